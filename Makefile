@@ -1,0 +1,47 @@
+# Every target does its own set-up; a fresh machine needs make and Python 3.11 or newer.
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo serve test check bench soak docs lock clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+install: $(STAMP) ## Make .venv with the command gpuledger in it
+
+demo: $(STAMP) ## Watch the product work: a server, three hosts, renters, invoices
+	@$(BIN)/gpuledger demo
+
+serve: $(STAMP) ## Run API, projections and jobs on the embedded database
+	@$(BIN)/gpuledger serve
+
+test: $(STAMP) ## Run the tests, in two processes
+	@$(BIN)/pytest -n 2
+
+check: $(STAMP) ## Check lint, format, types and the arrows between packages
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(STAMP) ## Measure speed and size, write docs/performance.md
+	@$(BIN)/python -m tests.bench
+
+soak: $(STAMP) ## Run the long tests that kill processes again and again
+	@$(BIN)/pytest -m soak
+
+docs: $(STAMP) ## Write the generated parts of docs/ again
+	@$(BIN)/python -m tests.docs
+
+lock: ## Choose versions again (needs uv): uv.lock and requirements.lock
+	@uv lock --upgrade --default-index https://pypi.org/simple
+	@uv export --quiet --frozen --all-extras --no-emit-project --no-header --output-file requirements.lock
+
+clean: ## Remove .venv, caches and build outputs
+	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+$(STAMP): pyproject.toml uv.lock requirements.lock tools/install.sh
+	@tools/install.sh
+	@touch $@

@@ -1,0 +1,4 @@
+"""What talks to the world: HTTP, the host agent, the command line.
+
+Adapters feed facts in and ask questions; the rules are in `ledger`.
+"""

@@ -1,0 +1,1 @@
+"""Ticks and terms in, exact charges out; pure."""

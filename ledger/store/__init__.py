@@ -1,0 +1,1 @@
+"""The event log and the only code that talks to PostgreSQL."""

@@ -1,0 +1,1 @@
+"""The database's shape, as Alembic revisions; applied by `ledger.store.database.migrate`."""
