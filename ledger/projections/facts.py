@@ -512,20 +512,20 @@ def _instance(fact: e.InstanceFact, position: int) -> Iterator[Change]:  # noqa:
         case e.InstanceRunning():
             yield Change(
                 "UPDATE instances SET status = 'running', reason = '', gpu_from = %s,"
-                " first_run_at = coalesce(first_run_at, %s), changed_position = %s"
+                " gpu_until = NULL, first_run_at = coalesce(first_run_at, %s), changed_position = %s"
                 " WHERE instance_id = %s",
                 (fact.gpu_from, fact.gpu_from, position, instance_id),
             )
         case e.InstanceRan():
             yield Change(
-                "UPDATE instances SET gpu_until = %s,"
+                "UPDATE instances SET gpu_from = %s, gpu_until = %s,"
                 " first_run_at = coalesce(first_run_at, %s), changed_position = %s"
                 " WHERE instance_id = %s",
-                (fact.gpu_until, fact.gpu_from, position, instance_id),
+                (fact.gpu_from, fact.gpu_until, fact.gpu_from, position, instance_id),
             )
         case e.InstanceBootChanged():
             yield Change(
-                "UPDATE instances SET status = 'loading', reason = '', gpu_from = NULL,"
+                "UPDATE instances SET status = 'loading', reason = '',"
                 " gpu_until = coalesce(%s, gpu_until), changed_position = %s"
                 " WHERE instance_id = %s",
                 (fact.gpu_until, position, instance_id),
@@ -584,7 +584,7 @@ def _desired(instance_id: int, position: int) -> Change:
 def _assigned(fact: e.GpusAssigned, position: int) -> Iterator[Change]:
     yield Change(
         "UPDATE instances SET status = 'loading', reason = '', assignment_no = %s,"
-        " assigned_at = %s, slots = %s, gpu_uuids = %s, gpu_from = NULL, disk_lost_at = NULL,"
+        " assigned_at = %s, slots = %s, gpu_uuids = %s, disk_lost_at = NULL,"
         " changed_position = %s WHERE instance_id = %s",
         (
             fact.assignment_no,
@@ -628,8 +628,7 @@ def _released(
     yield Change(
         "UPDATE instances SET status = %s, reason = %s, wants_run = %s,"
         " requested_position = CASE WHEN %s THEN %s ELSE requested_position END,"
-        " gpu_until = CASE WHEN gpu_from IS NULL THEN gpu_until ELSE %s END,"
-        " gpu_from = NULL,"
+        " gpu_until = CASE WHEN status = 'running' THEN %s ELSE gpu_until END,"
         " slots = CASE WHEN status IN ('loading', 'running') THEN '{}' ELSE slots END,"
         " gpu_uuids = CASE WHEN status IN ('loading', 'running') THEN '{}' ELSE gpu_uuids END,"
         " stopped_at = CASE WHEN %s THEN stopped_at ELSE coalesce(stopped_at, %s) END,"

@@ -10,7 +10,7 @@ The `eventsourcing` library reads and writes the same log through `LedgerRecorde
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -29,6 +29,9 @@ from ledger.errors import ConflictError
 from ledger.store.database import Connection, Database, translating
 
 CHANNEL = "ledger"
+
+Clock = Callable[[], int]
+"""Says which Unix second it is."""
 
 
 class Row(NamedTuple):
@@ -84,10 +87,11 @@ _STORED_COLUMNS = "position, count, recorded_at, version, stream_id, topic, stat
 class LogTransaction:
     """An open transaction that holds the log: what it appends gets the next positions.
 
-    `now` is the second of the transaction, never before that of an earlier one.
+    `now` is the second of the transaction, read once the lock is held and never before that of an
+    earlier transaction: the order of the log is the order of time.
     """
 
-    def __init__(self, connection: Connection, now: int) -> None:
+    def __init__(self, connection: Connection, clock: Clock) -> None:
         """Lock the log on *connection*, whose transaction the caller ends."""
         self.connection = connection
         row = connection.execute(
@@ -95,7 +99,7 @@ class LogTransaction:
         ).fetchone()
         assert row is not None, "the log has no position row"
         self.next_position: int = row[0]
-        self.now = max(now, row[1])
+        self.now = max(clock(), row[1])
         self.fact_position: int = row[2]
         self._appended = False
 
@@ -174,7 +178,7 @@ class LogTransaction:
 
 
 @contextmanager
-def appending(connection: Connection, now: int) -> Iterator[LogTransaction]:
+def appending(connection: Connection, clock: Clock) -> Iterator[LogTransaction]:
     """One transaction over the log on *connection*: all of it becomes durable, or none of it.
 
     Raises:
@@ -182,7 +186,7 @@ def appending(connection: Connection, now: int) -> Iterator[LogTransaction]:
             was lost, which a repeat with the same keys finds out.
     """
     with translating(), connection.transaction():
-        transaction = LogTransaction(connection, now)
+        transaction = LogTransaction(connection, clock)
         yield transaction
         transaction.finish()
 
@@ -241,10 +245,10 @@ class LedgerRecorder(ApplicationRecorder):
     versions follow the stream's head; a repeat of stored bytes is answered with its first position.
     """
 
-    def __init__(self, database: Database, now: Any) -> None:
-        """Work on *database*; *now* is called for the second of recording."""
+    def __init__(self, database: Database, clock: Clock) -> None:
+        """Work on *database*, recording events at the seconds that *clock* says."""
         self._database = database
-        self._now = now
+        self._clock = clock
 
     def insert_events(
         self, stored_events: Sequence[StoredEvent], **kwargs: Any
@@ -263,7 +267,7 @@ class LedgerRecorder(ApplicationRecorder):
         try:
             with (
                 self._database.pool.connection() as connection,
-                appending(connection, self._now()) as log,
+                appending(connection, self._clock) as log,
             ):
                 return self._insert(log, stored_events, counts, signatures)
         except ConflictError as error:

@@ -1,0 +1,443 @@
+"""Accounts, their API keys, and the credit they move themselves: deposits, transfers, holds.
+
+Every function works inside a `Unit`, so several of them can make one command. Amounts are nanos.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Final, NamedTuple
+
+from ledger.domain.events import (
+    AccountOpened,
+    ApiKeyCreated,
+    ApiKeyRevoked,
+    CreditRefunded,
+    CreditTransferred,
+    DepositSettled,
+    HoldCaptured,
+    HoldExpired,
+    HoldPlaced,
+    HoldReleased,
+    Role,
+    SubjectErased,
+)
+from ledger.domain.ids import account_stream
+from ledger.domain.money import NANOS_PER_CENT, format_dollars
+from ledger.errors import (
+    AuthError,
+    DeclinedError,
+    IdempotencyError,
+    NotFoundError,
+    RejectedError,
+)
+from ledger.services.credit import lock_credit
+from ledger.services.ledger import Unit
+from ledger.store.database import Connection
+
+HOLD_SECONDS: Final = 7 * 86_400
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
+_REFERENCE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+class Principal(NamedTuple):
+    """Who is asking, and in which role."""
+
+    account_id: int
+    role: Role
+    key_id: str
+
+
+# --- accounts ------------------------------------------------------------------------------------
+
+
+def open_account(unit: Unit, name: str, *, currency: str = "USD") -> int:
+    """Open an account under a name that no other account has, and return its id.
+
+    Raises:
+        RejectedError: `invalid_args`, `currency_not_supported` or `name_taken`.
+    """
+    if not _NAME.fullmatch(name) or name != name.strip():
+        message = "a name is 1 to 64 printable characters without spaces at its ends"
+        raise RejectedError("invalid_args", message)
+    if currency != "USD":
+        message = f"accounts are kept in USD; {currency!r} is not supported"
+        raise RejectedError("currency_not_supported", message)
+    if find_account(unit, name) is not None:
+        raise RejectedError("name_taken", f"there already is an account named {name!r}")
+    account_id = unit.next_id("account")
+    subject = unit.vault.new_subject(unit.connection)
+    unit.vault.put(unit.connection, subject, "name", name.encode())
+    unit.append(
+        account_stream(account_id),
+        AccountOpened(
+            account_id=account_id,
+            subject=subject,
+            name_hash=unit.vault.keyed_hash(name),
+            currency=currency,
+            opened_at=unit.now,
+        ),
+    )
+    return account_id
+
+
+def find_account(unit: Unit, name: str) -> int | None:
+    """The id of the account with this name; none if there is no such account."""
+    row = unit.connection.execute(
+        "SELECT account_id FROM accounts WHERE name_hash = %s", [unit.vault.keyed_hash(name)]
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def ensure_account(unit: Unit, name: str) -> int:
+    """The id of the account with this name, opened now if it did not exist."""
+    found = find_account(unit, name)
+    return open_account(unit, name) if found is None else found
+
+
+def erase_subject(unit: Unit, account_id: int) -> None:
+    """Destroy the key of an account's personal data; its books stay as they are."""
+    row = unit.connection.execute(
+        "SELECT subject, erased_at FROM accounts WHERE account_id = %s", [account_id]
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    if row[1] is not None:
+        return
+    unit.vault.erase(unit.connection, row[0])
+    unit.append(
+        account_stream(account_id),
+        SubjectErased(account_id=account_id, subject=row[0], erased_at=unit.now),
+    )
+
+
+# --- API keys ------------------------------------------------------------------------------------
+
+
+def create_key(unit: Unit, account_id: int, role: Role, *, expires_at: int | None = None) -> str:
+    """Make an API key; the text returned is shown once and kept nowhere.
+
+    Raises:
+        RejectedError: `invalid_args` when it would already be expired.
+    """
+    if expires_at is not None and expires_at <= unit.now:
+        raise RejectedError("invalid_args", "a key must expire in the future")
+    _require_account(unit, account_id)
+    key_id = secrets.token_hex(8)
+    secret = secrets.token_urlsafe(32)
+    unit.append(
+        account_stream(account_id),
+        ApiKeyCreated(
+            key_id=key_id,
+            account_id=account_id,
+            role=role,
+            expires_at=expires_at,
+            created_at=unit.now,
+        ),
+    )
+    unit.connection.execute(
+        "INSERT INTO key_secrets (key_id, secret_sha256) VALUES (%s, %s)",
+        [key_id, hashlib.sha256(secret.encode()).digest()],
+    )
+    return f"glk_{key_id}_{secret}"
+
+
+def revoke_key(unit: Unit, account_id: int, key_id: str) -> None:
+    """End a key of this account; revoking it again changes nothing.
+
+    Raises:
+        NotFoundError: `no_such_key`.
+    """
+    row = unit.connection.execute(
+        "SELECT revoked_at FROM api_keys WHERE key_id = %s AND account_id = %s",
+        [key_id, account_id],
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("no_such_key", f"there is no key {key_id!r}")
+    if row[0] is None:
+        unit.append(
+            account_stream(account_id),
+            ApiKeyRevoked(key_id=key_id, account_id=account_id, revoked_at=unit.now),
+        )
+
+
+def authenticate(connection: Connection, key: str, now: int) -> Principal:
+    """Who holds this key.
+
+    Raises:
+        AuthError: `auth_error`, whatever is wrong with it.
+    """
+    prefix, _, rest = key.partition("_")
+    key_id, _, secret = rest.partition("_")
+    row = connection.execute(
+        "SELECT k.account_id, k.role, k.expires_at, k.revoked_at, s.secret_sha256"
+        " FROM api_keys k JOIN key_secrets s USING (key_id) WHERE key_id = %s",
+        [key_id],
+    ).fetchone()
+    digest = hashlib.sha256(secret.encode()).digest()
+    expected = bytes(32) if row is None else bytes(row[4])
+    matches = hmac.compare_digest(digest, expected)
+    if prefix != "glk" or row is None or not matches:
+        raise AuthError("auth_error", "the API key is not valid")
+    if row[3] is not None or (row[2] is not None and row[2] <= now):
+        raise AuthError("auth_error", "the API key has expired or was revoked")
+    return Principal(row[0], row[1], key_id)
+
+
+# --- money that an account moves itself ------------------------------------------------------------
+
+
+def deposit(
+    unit: Unit, account_id: int, amount: int, deposit_id: str, *, source: str = "admin"
+) -> None:
+    """Book a settled payment; the same id and amount again is the same payment.
+
+    Raises:
+        IdempotencyError: `idempotency_conflict` when the id stands for another amount.
+    """
+    _require_account(unit, account_id)
+    _check_reference(deposit_id)
+    row = unit.connection.execute(
+        "SELECT amount FROM deposits WHERE account_id = %s AND deposit_id = %s",
+        [account_id, deposit_id],
+    ).fetchone()
+    if row is not None:
+        _same(int(row[0]) == amount, "deposit", deposit_id)
+        return
+    unit.append(
+        account_stream(account_id),
+        DepositSettled(
+            account_id=account_id,
+            deposit_id=deposit_id,
+            amount=amount,
+            source=source,
+            settled_at=unit.now,
+        ),
+    )
+
+
+def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id: str) -> None:
+    """Give unspent credit of one deposit back to its payer.
+
+    Raises:
+        NotFoundError: `no_such_deposit`.
+        RejectedError: `over_credit` beyond what this deposit has left.
+        DeclinedError: `insufficient_balance` beyond what the account has left.
+    """
+    _check_reference(refund_id)
+    if _movement(unit, account_id, "refund", refund_id, amount):
+        return
+    row = unit.connection.execute(
+        "SELECT amount - refunded FROM deposits WHERE account_id = %s AND deposit_id = %s",
+        [account_id, deposit_id],
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("no_such_deposit", f"there is no deposit {deposit_id!r}")
+    if amount > row[0]:
+        message = f"only {format_dollars(int(row[0]))} of this deposit is left to refund"
+        raise RejectedError("over_credit", message, left=format_dollars(int(row[0])))
+    _require_available(unit, account_id, amount, "insufficient_balance")
+    unit.append(
+        account_stream(account_id),
+        CreditRefunded(
+            account_id=account_id,
+            refund_id=refund_id,
+            deposit_id=deposit_id,
+            amount=amount,
+            refunded_at=unit.now,
+        ),
+    )
+
+
+def transfer(unit: Unit, sender: int, recipient: int, amount: int, transfer_id: str) -> None:
+    """Move credit to another account; irreversible, and the same id again is the same transfer.
+
+    Raises:
+        RejectedError: `amount_too_small` below one cent, `invalid_recipient` to oneself or nobody.
+        DeclinedError: `insufficient_balance`.
+    """
+    _check_reference(transfer_id)
+    if amount < NANOS_PER_CENT:
+        raise RejectedError("amount_too_small", "the smallest transfer is 0.01")
+    if sender == recipient or not _exists(unit, recipient):
+        raise RejectedError("invalid_recipient", "the recipient must be another account")
+    if _movement(unit, sender, "transfer", transfer_id, amount, recipient):
+        return
+    lock_credit(unit.connection, [sender, recipient])
+    _require_available(unit, sender, amount, "insufficient_balance")
+    unit.append(
+        account_stream(sender),
+        CreditTransferred(
+            transfer_id=transfer_id,
+            from_account_id=sender,
+            to_account_id=recipient,
+            amount=amount,
+            transferred_at=unit.now,
+        ),
+    )
+
+
+def place_hold(
+    unit: Unit, account_id: int, amount: int, hold_id: str, *, seconds: int = HOLD_SECONDS
+) -> None:
+    """Set credit aside under an id; the same id and amount again is the same hold.
+
+    Raises:
+        IdempotencyError: `idempotency_conflict` when the id stands for another amount.
+        DeclinedError: `insufficient_credit`.
+    """
+    _require_account(unit, account_id)
+    _check_reference(hold_id)
+    row = unit.connection.execute(
+        "SELECT amount FROM holds WHERE account_id = %s AND hold_id = %s", [account_id, hold_id]
+    ).fetchone()
+    if row is not None:
+        _same(int(row[0]) == amount, "hold", hold_id)
+        return
+    _require_available(unit, account_id, amount, "insufficient_credit")
+    unit.append(
+        account_stream(account_id),
+        HoldPlaced(
+            account_id=account_id,
+            hold_id=hold_id,
+            amount=amount,
+            expires_at=unit.now + seconds,
+            placed_at=unit.now,
+        ),
+    )
+
+
+def capture_hold(unit: Unit, account_id: int, hold_id: str, amount: int | None = None) -> None:
+    """Spend a hold. Less than it holds releases the rest; more is booked in full, even below zero.
+
+    Raises:
+        NotFoundError: `no_such_hold`.
+        RejectedError: `hold_closed` when it was released, has expired, or was captured otherwise.
+    """
+    held, status, captured = _hold(unit, account_id, hold_id)
+    wanted = held if amount is None else amount
+    if status == "captured" and captured == wanted:
+        return
+    _require_pending(status, hold_id)
+    unit.append(
+        account_stream(account_id),
+        HoldCaptured(
+            account_id=account_id, hold_id=hold_id, amount=wanted, captured_at=unit.now
+        ),
+    )
+
+
+def release_hold(unit: Unit, account_id: int, hold_id: str) -> None:
+    """Give a hold back unspent; releasing it again changes nothing.
+
+    Raises:
+        NotFoundError: `no_such_hold`.
+        RejectedError: `hold_closed` when it was captured or has expired.
+    """
+    _, status, _ = _hold(unit, account_id, hold_id)
+    if status == "released":
+        return
+    _require_pending(status, hold_id)
+    unit.append(
+        account_stream(account_id),
+        HoldReleased(account_id=account_id, hold_id=hold_id, released_at=unit.now),
+    )
+
+
+def expire_holds(unit: Unit) -> int:
+    """Record the end of every hold whose instant has come; returns how many."""
+    rows = unit.connection.execute(
+        "SELECT account_id, hold_id, expires_at FROM holds"
+        " WHERE status = 'pending' AND expires_at <= %s ORDER BY expires_at, account_id, hold_id",
+        [unit.now],
+    ).fetchall()
+    unit.append_all(
+        [
+            (
+                account_stream(account_id),
+                HoldExpired(account_id=account_id, hold_id=hold_id, expired_at=expires_at),
+            )
+            for account_id, hold_id, expires_at in rows
+        ]
+    )
+    return len(rows)
+
+
+def _hold(unit: Unit, account_id: int, hold_id: str) -> tuple[int, str, int]:
+    row = unit.connection.execute(
+        "SELECT amount, status, captured, expires_at FROM holds"
+        " WHERE account_id = %s AND hold_id = %s",
+        [account_id, hold_id],
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("no_such_hold", f"there is no hold {hold_id!r}")
+    status = "expired" if row[1] == "pending" and row[3] <= unit.now else row[1]
+    return int(row[0]), status, int(row[2])
+
+
+def _require_pending(status: str, hold_id: str) -> None:
+    if status != "pending":
+        raise RejectedError("hold_closed", f"hold {hold_id!r} is {status}, and that is final")
+
+
+def _require_available(unit: Unit, account_id: int, amount: int, code: str) -> None:
+    credit = lock_credit(unit.connection, [account_id])[account_id]
+    available = credit.available(unit.now, unit.policy)
+    if available < amount:
+        message = (
+            f"{format_dollars(amount)} is needed and {format_dollars(available)} is available"
+        )
+        raise DeclinedError(
+            code, message, needed=format_dollars(amount), available=format_dollars(available)
+        )
+
+
+def _movement(
+    unit: Unit,
+    account_id: int,
+    kind: str,
+    reference: str,
+    amount: int,
+    recipient: int | None = None,
+) -> bool:
+    """True when this very movement was made before.
+
+    Raises:
+        IdempotencyError: `idempotency_conflict` when the reference stands for another one.
+    """
+    row = unit.connection.execute(
+        "SELECT amount, credit_account FROM movements"
+        " WHERE debit_account = %s AND kind = %s AND reference = %s",
+        [account_id, kind, reference],
+    ).fetchone()
+    if row is None:
+        return False
+    _same(int(row[0]) == amount and row[1] == recipient, kind, reference)
+    return True
+
+
+def _same(equal: bool, what: str, reference: str) -> None:  # noqa: FBT001 - a plain guard
+    if not equal:
+        message = f"the {what} id {reference!r} already stands for another {what}"
+        raise IdempotencyError("idempotency_conflict", message)
+
+
+def _exists(unit: Unit, account_id: int) -> bool:
+    row = unit.connection.execute(
+        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
+    ).fetchone()
+    return row is not None
+
+
+def _require_account(unit: Unit, account_id: int) -> None:
+    if not _exists(unit, account_id):
+        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+
+
+def _check_reference(reference: str) -> None:
+    if not _REFERENCE.fullmatch(reference):
+        message = "an id is 1 to 128 letters, digits, dots, colons, dashes or underscores"
+        raise RejectedError("invalid_args", message)
