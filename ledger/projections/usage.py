@@ -88,9 +88,7 @@ class UsageFold:
     # --- loading and forgetting ------------------------------------------------------------------
 
     def _load_platform(self) -> None:
-        row = self._connection.execute(
-            "SELECT late_usage_seconds FROM metered_platform"
-        ).fetchone()
+        row = self._connection.execute("SELECT late_usage_seconds FROM metered_platform").fetchone()
         self._late = _DEFAULT_LATE_SECONDS if row is None else row[0]
         for account_id, closed_until, dry_at in self._connection.execute(
             "SELECT account_id, closed_until, dry_at FROM metered_accounts"
@@ -442,7 +440,9 @@ class UsageFold:
             self._reload(covered, "coverage", "instance_id", meter.instance_id)
         taken = overlap(covered.ranges, start, end)
         for first, last in taken:
-            note(machine.machine_id, meter.instance_id, "duplicate_second", first, last, 0, position)
+            note(
+                machine.machine_id, meter.instance_id, "duplicate_second", first, last, 0, position
+            )
         fresh = subtract(start, end, taken)
         up = ceiling.up if ceiling else column_values(block.up)
         down = ceiling.down if ceiling else column_values(block.down)

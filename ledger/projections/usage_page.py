@@ -77,9 +77,7 @@ class AnomalyPage:
         self._load(key, ranges, start, end)
         return ranges.take(start, end)
 
-    def _load(
-        self, key: tuple[int, int, str], ranges: _Anomalies, start: int, end: int
-    ) -> None:
+    def _load(self, key: tuple[int, int, str], ranges: _Anomalies, start: int, end: int) -> None:
         if ranges.loaded_from <= start and ranges.loaded_until >= end:
             return
         low, high = min(start, ranges.loaded_from), max(end, ranges.loaded_until)
@@ -305,9 +303,7 @@ def _write_segments(connection: Connection, segments: list[tuple[int, Segment]])
     )
 
 
-def _write_coverage(
-    connection: Connection, table: str, key: str, owners: dict[int, Any]
-) -> None:
+def _write_coverage(connection: Connection, table: str, key: str, owners: dict[int, Any]) -> None:
     rows = []
     gone = []
     for owner_id, owner in owners.items():

@@ -324,9 +324,7 @@ def capture_hold(unit: Unit, account_id: int, hold_id: str, amount: int | None =
     _require_pending(status, hold_id)
     unit.append(
         account_stream(account_id),
-        HoldCaptured(
-            account_id=account_id, hold_id=hold_id, amount=wanted, captured_at=unit.now
-        ),
+        HoldCaptured(account_id=account_id, hold_id=hold_id, amount=wanted, captured_at=unit.now),
     )
 
 
@@ -387,9 +385,7 @@ def _require_available(unit: Unit, account_id: int, amount: int, code: str) -> N
     credit = lock_credit(unit.connection, [account_id])[account_id]
     available = credit.available(unit.now, unit.policy)
     if available < amount:
-        message = (
-            f"{format_dollars(amount)} is needed and {format_dollars(available)} is available"
-        )
+        message = f"{format_dollars(amount)} is needed and {format_dollars(available)} is available"
         raise DeclinedError(
             code, message, needed=format_dollars(amount), available=format_dollars(available)
         )

@@ -107,7 +107,9 @@ class Credit:
         """The present burn as an exact fraction of nanos per hour."""
         return sum(one.burn for one in self.accruals) * SECONDS_PER_HOUR, STORAGE_DIVISOR
 
-    def dry_second(self, now: int, policy: Policy, *, horizon_seconds: int | None = None) -> int | None:
+    def dry_second(
+        self, now: int, policy: Policy, *, horizon_seconds: int | None = None
+    ) -> int | None:
         """The first second from *now* at which available ≤ 0 if nothing else happens.
 
         Machines that report now are taken to go on reporting. None when that second never comes,

@@ -182,9 +182,7 @@ class Ledger:
         self.clock = clock
 
     @classmethod
-    def open(
-        cls, home: Path | None, *, url: str | None = None, clock: Clock | None = None
-    ) -> Self:
+    def open(cls, home: Path | None, *, url: str | None = None, clock: Clock | None = None) -> Self:
         """Open the ledger in *home*, starting its database and bringing it up to date."""
         if home is not None:
             home.mkdir(parents=True, exist_ok=True)

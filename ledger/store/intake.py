@@ -182,6 +182,7 @@ class _Judge:
         assert report is not None
         if report.observed or report.boot_id != head.boot_id:
             self.flush()
+            self._log.now = max(self._log.now, received_at)
             self._around.absorb(self._log, report, head, received_at)
         self._rows.append(
             Row(

@@ -250,9 +250,7 @@ class LedgerRecorder(ApplicationRecorder):
         self._database = database
         self._clock = clock
 
-    def insert_events(
-        self, stored_events: Sequence[StoredEvent], **kwargs: Any
-    ) -> Sequence[int]:
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
         """Append in one transaction.
 
         Args:

@@ -1,0 +1,352 @@
+"""Usage reports: signature first, then decoding, then the log; the answer after the commit.
+
+`UsageService.submit` is the whole way of a report through the server. What needs no lock (key,
+signature, columns) is judged here; what needs the head of the stream in `ledger.store.intake`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from ledger.domain.acknowledgement import (
+    Acknowledgement,
+    Desired,
+    DesiredInstance,
+    Rejection,
+    ReportAnswer,
+    UsageAnswer,
+)
+from ledger.domain.events import Fact
+from ledger.domain.usage import (
+    MAX_BODY_BYTES,
+    SIGNING_PREFIX,
+    ReportFault,
+    UsageReport,
+    body_hash,
+    decode_header,
+    decode_report,
+)
+from ledger.domain.ids import usage_stream
+from ledger.services.credit import read_credit
+from ledger.services.ledger import Ledger, Unit, read_policy
+from ledger.services.observations import absorb
+from ledger.store.database import Connection, translating
+from ledger.store.intake import Batch, Candidate, GroupCommit, Surroundings, append_reports
+from ledger.store.log import Head, LogTransaction
+
+_LEASE_SECONDS = 86_400
+"""How far ahead the end of a credit lease is looked for."""
+_LEASE_AGE_SECONDS = 5
+"""A credit lease in an answer is at most this old."""
+_KNOWN_MACHINES_MAX = 100_000
+
+
+class SignedReport(NamedTuple):
+    """A report as it travels: key id, signature, and the bytes that were signed."""
+
+    key_id: str
+    signature: bytes
+    body: bytes
+
+
+class _Answered(NamedTuple):
+    answer: ReportAnswer
+    acked_through: int
+    desired: Desired | None
+
+
+class UsageService:
+    """Takes reports from any number of requests and answers each when it is durable."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Start the group commit on *ledger*."""
+        self._ledger = ledger
+        self._keys = KeyRing()
+        self._desired = DesiredStates(ledger)
+        self._surroundings = Surroundings(self._keys.is_valid, self._absorb, self._append_fact)
+        self._group = GroupCommit(ledger.database, self._write)
+
+    def close(self) -> None:
+        """Write what is waiting and stop."""
+        self._group.close()
+
+    def submit(self, reports: Sequence[SignedReport]) -> Future[UsageAnswer]:
+        """Verify *reports* and hand them to the log; the future is done after the commit."""
+        judged = self.judge(reports)
+        candidates = [one for one in judged if isinstance(one, Candidate)]
+        result: Future[UsageAnswer] = Future()
+        if not candidates:
+            result.set_result(self._assemble(judged, []))
+            return result
+
+        def done(group: Future[list[_Answered]]) -> None:
+            error = group.exception()
+            if error is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(self._assemble(judged, group.result()))
+
+        self._group.submit(candidates).add_done_callback(done)
+        return result
+
+    def deliver(
+        self, reports: Sequence[SignedReport], received_at: Sequence[int]
+    ) -> list[ReportAnswer]:
+        """Append *reports* at once, each as if received at its own second.
+
+        This is the way in for a simulated clock: verification, judgement and log are the same, only
+        the second of delivery is given instead of read.
+        """
+        judged = self.judge(reports)
+        candidates = [
+            one._replace(received_at=second)
+            for one, second in zip(judged, received_at, strict=True)
+            if isinstance(one, Candidate)
+        ]
+        with translating(), self._ledger.database.pool.connection() as connection:
+            batch = append_reports(connection, candidates, self._ledger.clock, self._surroundings)
+        answers = iter(batch.answers)
+        return [next(answers) if isinstance(one, Candidate) else one for one in judged]
+
+    def desired(self, machine_id: int) -> Desired:
+        """What the server wants of a machine now."""
+        with self._ledger.reading() as connection:
+            return self._desired.of(connection, [machine_id])[machine_id]
+
+    # --- before the log --------------------------------------------------------------------------
+
+    def judge(self, reports: Sequence[SignedReport]) -> list[Candidate | ReportAnswer]:
+        """Each report as a candidate for the log, or the answer that needs no log."""
+        judged: list[Candidate | ReportAnswer] = []
+        for report in reports:
+            try:
+                judged.append(self._candidate(report))
+            except ReportFault as fault:
+                status = "unauthorized" if fault.code == "auth_error" else "undecodable"
+                judged.append(
+                    ReportAnswer(
+                        machine=0,
+                        epoch="",
+                        seq=0,
+                        status=status,
+                        code=fault.code,
+                        reason=fault.reason,
+                    )
+                )
+        return judged
+
+    def _candidate(self, signed: SignedReport) -> Candidate:
+        body = signed.body
+        if len(body) > MAX_BODY_BYTES:
+            raise ReportFault("too_large", f"a report is at most {MAX_BODY_BYTES} bytes")
+        header = decode_header(body)
+        key = self._keys.get(self._ledger, header.machine, signed.key_id)
+        try:
+            if key is None:
+                raise InvalidSignature
+            key.verify(signed.signature, SIGNING_PREFIX + body)
+        except InvalidSignature:
+            raise ReportFault(
+                "auth_error", "the signature or its key is not that of this machine"
+            ) from None
+        report: UsageReport | None = None
+        fault: ReportFault | None = None
+        try:
+            report = decode_report(body)
+        except ReportFault as found:
+            fault = found
+        return Candidate(
+            machine=header.machine,
+            epoch=header.epoch,
+            seq=header.seq,
+            key_id=signed.key_id,
+            body=body,
+            signature=signed.signature,
+            digest=body_hash(body),
+            report=report,
+            fault=fault,
+        )
+
+    # --- in the log's transaction ----------------------------------------------------------------
+
+    def _write(self, connection: Connection, candidates: list[Candidate]) -> list[_Answered]:
+        batch = append_reports(connection, candidates, self._ledger.clock, self._surroundings)
+        desired = self._wanted(connection, batch)
+        return [
+            _Answered(
+                answer,
+                batch.heads.get(usage_stream(answer.machine, answer.epoch), 0),
+                desired.get(answer.machine),
+            )
+            for answer in batch.answers
+        ]
+
+    def _wanted(self, connection: Connection, batch: Batch) -> dict[int, Desired]:
+        machines = {answer.machine for answer in batch.answers}
+        with translating(), connection.transaction():
+            return self._desired.of(connection, machines, batch.fact_position)
+
+    def _absorb(
+        self, log: LogTransaction, report: UsageReport, head: Head, received_at: int
+    ) -> None:
+        absorb(Unit(log, self._ledger.vault), report, head, received_at)
+
+    def _append_fact(self, log: LogTransaction, stream: str, fact: Fact) -> None:
+        Unit(log, self._ledger.vault).append(stream, fact)
+
+    # --- after the commit ------------------------------------------------------------------------
+
+    @staticmethod
+    def _assemble(
+        judged: Sequence[Candidate | ReportAnswer], answered: Sequence[_Answered]
+    ) -> UsageAnswer:
+        results = iter(answered)
+        reports: list[ReportAnswer] = []
+        acks: dict[tuple[int, str], Acknowledgement] = {}
+        for one in judged:
+            if isinstance(one, ReportAnswer):
+                reports.append(one)
+                continue
+            answer, acked_through, desired = next(results)
+            reports.append(answer)
+            key = (answer.machine, answer.epoch)
+            rejected = acks[key].rejected if key in acks else []
+            if answer.status in {"rejected", "chain_fork", "conflict"}:
+                code, reason = answer.code or "", answer.reason or ""
+                rejected = [*rejected, Rejection(seq=answer.seq, code=code, reason=reason)]
+            acks[key] = Acknowledgement(
+                machine=answer.machine,
+                epoch=answer.epoch,
+                acked_through=acked_through,
+                rejected=rejected,
+                desired=desired,
+            )
+        return UsageAnswer(
+            server_time_ms=time.time_ns() // 1_000_000,
+            reports=reports,
+            acks=list(acks.values()),
+        )
+
+
+class KeyRing:
+    """Public keys of machines, kept in memory and checked against the log under its lock."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._keys: dict[tuple[int, str], Ed25519PublicKey] = {}
+        self._checked_at: dict[tuple[int, str], int] = {}
+
+    def get(self, ledger: Ledger, machine_id: int, key_id: str) -> Ed25519PublicKey | None:
+        """The key, if the machine ever had it; whether it still may sign is judged later."""
+        known = self._keys.get((machine_id, key_id))
+        if known is None:
+            with ledger.reading() as connection:
+                row = connection.execute(
+                    "SELECT public_key FROM machine_keys WHERE machine_id = %s AND key_id = %s"
+                    " AND revoked_at IS NULL",
+                    [machine_id, key_id],
+                ).fetchone()
+            if row is None:
+                return None
+            if len(self._keys) >= _KNOWN_MACHINES_MAX:
+                self._keys.clear()
+                self._checked_at.clear()
+            known = Ed25519PublicKey.from_public_bytes(bytes(row[0]))
+            self._keys[(machine_id, key_id)] = known
+        return known
+
+    def is_valid(
+        self, connection: Connection, fact_position: int, machine_id: int, key_id: str
+    ) -> bool:
+        """True when no fact up to *fact_position* revoked the key; asked again only after new facts."""
+        key = (machine_id, key_id)
+        if self._checked_at.get(key) == fact_position:
+            return True
+        row = connection.execute(
+            "SELECT 1 FROM machine_keys WHERE machine_id = %s AND key_id = %s"
+            " AND revoked_at IS NULL",
+            [machine_id, key_id],
+        ).fetchone()
+        if row is None:
+            self._keys.pop(key, None)
+            return False
+        self._checked_at[key] = fact_position
+        return True
+
+
+class DesiredStates:
+    """What the server wants of each machine; read again only when facts changed it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Begin empty."""
+        self._ledger = ledger
+        self._known: dict[int, tuple[int, int, Desired]] = {}
+        """Machine → (fact position, second) at which it was read, and what was read."""
+
+    def of(
+        self,
+        connection: Connection,
+        machine_ids: Sequence[int] | set[int],
+        fact_position: int | None = None,
+    ) -> dict[int, Desired]:
+        """The desired state of each machine, its leases at most a few seconds old."""
+        now = self._ledger.clock()
+        stale = [
+            machine_id
+            for machine_id in machine_ids
+            if fact_position is None
+            or machine_id not in self._known
+            or self._known[machine_id][0] != fact_position
+            or self._known[machine_id][1] + _LEASE_AGE_SECONDS < now
+        ]
+        if stale:
+            if len(self._known) > _KNOWN_MACHINES_MAX:
+                self._known.clear()
+            for machine_id, desired in self._read(connection, stale, now).items():
+                self._known[machine_id] = (fact_position or 0, now, desired)
+        return {one: self._known[one][2] for one in machine_ids if one in self._known}
+
+    def _read(
+        self, connection: Connection, machine_ids: Sequence[int], now: int
+    ) -> dict[int, Desired]:
+        versions = dict(
+            connection.execute(
+                "SELECT machine_id, desired_version FROM machines WHERE machine_id = ANY(%s)",
+                [list(machine_ids)],
+            ).fetchall()
+        )
+        rows = connection.execute(
+            "SELECT machine_id, instance_id, assignment_no, status, gpu_uuids, disk_bytes,"
+            " account_id FROM instances WHERE machine_id = ANY(%s)"
+            " AND (destroyed_at IS NULL OR destroyed_at > %s) ORDER BY instance_id",
+            [list(machine_ids), now - 3_600],
+        ).fetchall()
+        runs = {row[6] for row in rows if row[3] in {"loading", "running"}}
+        policy = read_policy(connection)
+        leases = {
+            account_id: credit.dry_second(now, policy, horizon_seconds=_LEASE_SECONDS)
+            for account_id, credit in (read_credit(connection, runs) if runs else {}).items()
+        }
+        instances: dict[int, list[DesiredInstance]] = {one: [] for one in versions}
+        for machine_id, instance_id, assignment, status, uuids, disk_bytes, account_id in rows:
+            runs_now = status in {"loading", "running"}
+            instances[machine_id].append(
+                DesiredInstance(
+                    instance=instance_id,
+                    assignment=assignment,
+                    want="running" if runs_now else "gone" if status == "destroyed" else "stopped",
+                    gpu_uuids=uuids,
+                    disk_bytes=disk_bytes,
+                    run_until=leases.get(account_id) if runs_now else None,
+                )
+            )
+        return {
+            machine_id: Desired(version=version, instances=instances[machine_id])
+            for machine_id, version in versions.items()
+        }
