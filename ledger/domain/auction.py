@@ -1,7 +1,8 @@
 """Who runs on which GPUs of one machine.
 
 `allocate` is the only place that answers it. On demand and reserved are served in request order
-(`marketplace.md` §8.1, rule 1); what they leave is for bids, which are ranked here as well once there are any.
+(`marketplace.md` §8.1, rule 1); what they leave is for bids, which are ranked here as well once
+there are any.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """An instance that wants to run and holds no GPU; *requested_at* is the place of its request in the log."""
+    """An instance that wants to run and holds no GPU.
+
+    *requested_at* is the place of its request in the log.
+    """
 
     instance_id: int
     gpus: int
@@ -46,7 +50,11 @@ def allocate(free_slots: Sequence[int], waiting: Sequence[Waiting]) -> list[Gran
 
 
 def place(free_slots: Sequence[int], gpus: int) -> tuple[int, ...]:
-    """The lowest free block of *gpus* slots that starts at a multiple of *gpus*, else the lowest free slots."""
+    """The slots that *gpus* new GPUs take.
+
+    The lowest free block of *gpus* slots that starts at a multiple of *gpus*, else the lowest free
+    slots.
+    """
     free = set(free_slots)
     for first in range(0, max(free, default=-1) + 1, gpus):
         block = range(first, first + gpus)

@@ -1,11 +1,12 @@
 """The catalogue: every fact the log can hold, under the wire name it keeps for ever.
 
-A fact is an immutable struct with a tag such as ``instance.started.v1``, never a class path. Unknown fields are
-refused, so replay drops no data in silence. A changed shape gets a new version here; the old class stays in
-`Fact` with one case in `upcast` and a test on its old bytes.
+A fact is an immutable struct with a tag such as ``instance.started.v1``, never a class path.
+Unknown fields are refused, so replay drops no data in silence. A changed shape gets a new version
+here; the old class stays in `Fact` with one case in `upcast` and a test on its old bytes.
 
-Amounts are nanos, rates nanos per unit (`marketplace.md` §1), instants whole UTC seconds named `…_at` or `…_from`.
-Names, addresses, secrets and launch texts are never in a fact, only a reference into the vault and a keyed hash.
+Amounts are nanos, rates nanos per unit (`marketplace.md` §1), instants whole UTC seconds named
+`…_at` or `…_from`. Names, addresses, secrets and launch texts are never in a fact, only a reference
+into the vault and a keyed hash.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from ledger.domain.hardware import Inventory
 
 RentalKind = Literal["on_demand", "reserved", "interruptible"]
 StopReason = Literal[
-    "renter", "admin", "container_exit", "launch_failed", "host_fault", "lost_by_host", "zero_balance",
-    "spend_cap", "idle_policy", "lease",
+    "renter", "admin", "container_exit", "launch_failed", "host_fault", "lost_by_host",
+    "zero_balance", "spend_cap", "idle_policy", "lease",
 ]  # fmt: skip
 WaitReason = Literal["new", "no_capacity", "outbid", "on_demand_arrival"]
 Role = Literal["renter", "host", "auditor", "admin"]
 NoticeCode = Literal[
-    "low_balance_24h", "low_balance_4h", "low_balance_1h", "exhausted", "storage_debt", "outbid", "resumed",
-    "offline", "online", "expired", "lost_disk",
+    "low_balance_24h", "low_balance_4h", "low_balance_1h", "exhausted", "storage_debt", "outbid",
+    "resumed", "offline", "online", "expired", "lost_disk",
 ]  # fmt: skip
 
 
@@ -34,11 +35,14 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Something that happened."""
 
 
-# --- the platform -----------------------------------------------------------------------------------------------
+# --- the platform ---------------------------------------------------------------------------------
 
 
 class PolicyAdopted(Fact, tag="policy.adopted.v1"):
-    """The platform's rules from here on; what applies a rule is judged by the last one adopted before it."""
+    """The platform's rules from here on.
+
+    What applies a rule is judged by the last one adopted before it.
+    """
 
     version: int
     fee_bp: int
@@ -48,11 +52,14 @@ class PolicyAdopted(Fact, tag="policy.adopted.v1"):
     adopted_at: int
 
 
-# --- accounts and credit ----------------------------------------------------------------------------------------
+# --- accounts and credit --------------------------------------------------------------------------
 
 
 class AccountOpened(Fact, tag="account.opened.v1"):
-    """An account exists. Its name lies in the vault under *subject*; *name_hash* finds it without telling it."""
+    """An account exists.
+
+    Its name lies in the vault under *subject*; *name_hash* finds it without telling it.
+    """
 
     account_id: int
     subject: str
@@ -165,8 +172,18 @@ class AccountExhausted(Fact, tag="account.exhausted.v1"):
     debt_limit: int
 
 
+class AccountRestored(Fact, tag="account.restored.v1"):
+    """Credit is above zero again; nothing starts by itself."""
+
+    account_id: int
+    restored_at: int
+
+
 class StorageDebtNoticed(Fact, tag="storage_debt.noticed.v1"):
-    """Notice number 1, 2 or 3 that the debt reached its limit; right after the third the instances go."""
+    """Notice number 1, 2 or 3 that the debt reached its limit.
+
+    Right after the third the instances go.
+    """
 
     account_id: int
     number: int
@@ -211,7 +228,7 @@ class InvoiceLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class InvoiceIssued(Fact, tag="invoice.issued.v1"):
-    """A usage invoice: never changed afterwards. `opening + deposits + other − total = closing`."""
+    """A usage invoice: never changed afterwards. `opening + deposits + other - total = closing`."""
 
     account_id: int
     number: str
@@ -235,11 +252,14 @@ class NoticeIssued(Fact, tag="notice.issued.v1"):
     issued_at: int
 
 
-# --- machines ---------------------------------------------------------------------------------------------------
+# --- machines -------------------------------------------------------------------------------------
 
 
 class MachineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A machine as registered. Sizes in GB, links in Mbit/s; cores, RAM and disk of the whole machine."""
+    """A machine as registered.
+
+    Sizes in GB, links in Mbit/s; cores, RAM and disk of the whole machine.
+    """
 
     gpus: int
     gpu_name: str
@@ -289,7 +309,10 @@ class MachineKeyRevoked(Fact, tag="machine.key_revoked.v1"):
 
 
 class MachineListed(Fact, tag="machine.listed.v1"):
-    """The machine is offered at these prices; an earlier listing is replaced, contracts keep theirs."""
+    """The machine is offered at these prices.
+
+    An earlier listing is replaced, contracts keep theirs.
+    """
 
     machine_id: int
     listing_id: int
@@ -341,7 +364,10 @@ class AgentEquivocated(Fact, tag="agent.equivocated.v1"):
 
 
 class MachineWentOffline(Fact, tag="machine.went_offline.v1"):
-    """No report for longer than the policy allows; *offline_at* is the last report plus that time."""
+    """No report for longer than the policy allows.
+
+    *offline_at* is the last report plus that time.
+    """
 
     machine_id: int
     last_report_at: int
@@ -355,7 +381,7 @@ class MachineCameOnline(Fact, tag="machine.came_online.v1"):
     online_at: int
 
 
-# --- instances --------------------------------------------------------------------------------------------------
+# --- instances ------------------------------------------------------------------------------------
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -400,7 +426,10 @@ class InstanceStartRequested(Fact, tag="instance.start_requested.v1"):
 
 
 class GpusAssigned(Fact, tag="gpus.assigned.v1"):
-    """The server granted GPUs; nothing is billed for them before the host confirms the container."""
+    """The server granted GPUs.
+
+    Nothing is billed for them before the host confirms the container.
+    """
 
     instance_id: int
     assignment_no: int
@@ -420,7 +449,10 @@ class InstanceRunning(Fact, tag="instance.running.v1"):
 
 
 class InstanceRan(Fact, tag="instance.ran.v1"):
-    """A confirmation that came after its assignment had ended: the interval opened and closed at once."""
+    """A confirmation that came after its assignment had ended.
+
+    The interval opened and closed at once.
+    """
 
     instance_id: int
     assignment_no: int
@@ -446,7 +478,10 @@ class InstanceRebooted(Fact, tag="instance.rebooted.v1"):
 
 
 class InstanceStopped(Fact, tag="instance.stopped.v1"):
-    """The GPU meter ended at *stopped_at* and the GPUs are free; the disk is kept and its meter goes on."""
+    """The GPU meter ended at *stopped_at* and the GPUs are free.
+
+    The disk is kept and its meter goes on.
+    """
 
     instance_id: int
     reason: StopReason
@@ -495,7 +530,10 @@ class InstanceLabelled(Fact, tag="instance.labelled.v1"):
 
 
 class ObservationIgnored(Fact, tag="observation.ignored.v1"):
-    """A host reported something that cannot happen; it changed nothing and is kept as an anomaly."""
+    """A host reported something that cannot happen.
+
+    It changed nothing and is kept as an anomaly.
+    """
 
     instance_id: int
     machine_id: int
@@ -516,7 +554,7 @@ class UsageGapRecorded(Fact, tag="usage.gap_recorded.v1"):
     recorded_at: int
 
 
-# --- usage that could not be billed, kept in its place in the stream ----------------------------------------------
+# --- usage that could not be billed, kept in its place in the stream ------------------------------
 
 
 class UsageRejected(Fact, tag="usage_rejected.v1"):
@@ -532,7 +570,10 @@ class UsageRejected(Fact, tag="usage_rejected.v1"):
 
 
 class UsageForked(Fact, tag="usage_forked.v1"):
-    """A correctly signed report whose `prev` is not the hash of its predecessor: flagged, not billed."""
+    """A correctly signed report whose `prev` is not the hash of its predecessor.
+
+    It is flagged, not billed.
+    """
 
     machine_id: int
     epoch: str
@@ -543,7 +584,10 @@ class UsageForked(Fact, tag="usage_forked.v1"):
 
 
 USAGE_REPORTED: Final = "usage.reported.v1"
-"""Topic of a report; its state is the signed msgpack body itself, the one state that is not JSON."""
+"""Topic of a report.
+
+Its state is the signed msgpack body itself, the one state that is not JSON.
+"""
 
 CreditFact = (
     DepositSettled
@@ -561,6 +605,7 @@ AccountFact = (
     | ApiKeyRevoked
     | CreditFact
     | AccountExhausted
+    | AccountRestored
     | StorageDebtNoticed
     | StorageDebtCleared
     | PeriodClosed
@@ -607,5 +652,8 @@ def topic_of(fact: Fact) -> str:
 
 
 def second_of(fact: Fact) -> int:
-    """When the fact happened: the instant that its last field names, by convention of this catalogue."""
+    """When the fact happened.
+
+    The instant that its last field names, by convention of this catalogue.
+    """
     return int(getattr(fact, fact.__struct_fields__[-1]))

@@ -1,4 +1,7 @@
-"""What a machine is made of, as its agent reports it. Every number is a claim; null means not measured."""
+"""What a machine is made of, as its agent reports it.
+
+Every number is a claim; null means not measured.
+"""
 
 from __future__ import annotations
 

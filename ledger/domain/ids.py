@@ -1,7 +1,7 @@
 """Typed ids and instants.
 
-Ids of instances, machines and accounts are positive integers, handed out in the order in which the creating fact
-was appended: tie-breaks use them, and clients expect integers.
+Ids of instances, machines and accounts are positive integers, handed out in the order in which the
+creating fact was appended: tie-breaks use them, and clients expect integers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def instance_stream(instance_id: int) -> str:
 
 
 def usage_stream(machine_id: int, epoch: str) -> str:
-    """Name of the stream of a machine's signed reports under one epoch; a report's version is its `seq`."""
+    """Name of the stream of a machine's signed reports under one epoch.
+
+    A report's version is its `seq`.
+    """
     return f"usage-{machine_id}-{epoch}"
 
 
@@ -68,5 +71,7 @@ def month_start(second: int) -> UnixSeconds:
 def next_month_start(second: int) -> UnixSeconds:
     """First second of the UTC calendar month after the one that holds *second*."""
     moment = datetime.fromtimestamp(second, UTC)
-    year, month = (moment.year + 1, 1) if moment.month == 12 else (moment.year, moment.month + 1)  # noqa: PLR2004 - December
+    year, month = moment.year, moment.month + 1
+    if moment.month == 12:  # noqa: PLR2004 - December
+        year, month = moment.year + 1, 1
     return UnixSeconds(int(datetime(year, month, 1, tzinfo=UTC).timestamp()))

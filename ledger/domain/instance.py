@@ -1,7 +1,7 @@
 """The life of one rental: state, `evolve` (fold facts) and `decide` (turn a wish into facts).
 
-The table of `marketplace.md` §4.2 is `decide`, branch by branch. Who may send a command is judged by the services;
-which instance gets which GPUs by `ledger.domain.auction`.
+The table of `marketplace.md` §4.2 is `decide`, branch by branch. Who may send a command is judged
+by the services; which instance gets which GPUs by `ledger.domain.auction`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOLDS_GPUS: Final = frozenset({"loading", "running"})
 LAUNCH_TIMEOUT_SECONDS: Final = 1_800
 
 
-# --- commands ---------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -88,7 +88,8 @@ class LabelInstance(_Command):
 class Observe(_Command):
     """The host saw something, in a report received now.
 
-    `billed_until` is the first second that no accepted report attests yet: an interval never shrinks below it.
+    `billed_until` is the first second that no accepted report attests yet: an interval never
+    shrinks below it.
     """
 
     assignment: int
@@ -123,14 +124,15 @@ InstanceCommand = (
 )
 
 
-# --- state ------------------------------------------------------------------------------------------------------
+# --- state ----------------------------------------------------------------------------------------
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """What the facts so far say about one instance.
 
-    `assignment_no` is that of the last assignment, open or ended (0: none yet); `assignment_ended_at` is null while
-    it is open. `gpu_from` is null unless the GPU interval is open; `ran_assignment` is the last one that ran.
+    `assignment_no` is that of the last assignment, open or ended (0: none yet);
+    `assignment_ended_at` is null while it is open. `gpu_from` is null unless the GPU interval is
+    open; `ran_assignment` is the last one that ran.
     """
 
     instance_id: int
@@ -164,7 +166,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in HOLDS_GPUS
 
 
-def evolve(instance: Instance | None, fact: InstanceFact) -> Instance:  # noqa: PLR0911, C901 - one branch per fact
+def evolve(instance: Instance | None, fact: InstanceFact) -> Instance:
     """Fold one fact into the state. Total and pure: history is never refused."""
     if isinstance(fact, InstanceCreated):
         return Instance(
@@ -266,14 +268,15 @@ def fold(facts: Iterable[InstanceFact]) -> Instance:
     return instance
 
 
-# --- decide -----------------------------------------------------------------------------------------------------
+# --- decide ---------------------------------------------------------------------------------------
 
 
-def decide(instance: Instance, command: InstanceCommand, now: int) -> list[Fact]:  # noqa: PLR0911, C901 - the table
+def decide(instance: Instance, command: InstanceCommand, now: int) -> list[Fact]:
     """Turn a wish into facts at second *now*; empty when it was already so.
 
     Raises:
-        NotFoundError: `no_such_instance` for a wish of a person about a destroyed instance (except destroy).
+        NotFoundError: `no_such_instance` for a wish of a person about a destroyed instance (except
+            destroy).
         RejectedError: `contract_expired` or `not_running`.
     """
     status = instance.status
@@ -396,11 +399,12 @@ def _observe(instance: Instance, seen: Observe, now: int) -> list[Fact]:
             return [_ignored(instance, seen, now, "the instance was destroyed")]
         if instance.disk_lost_at is None:
             facts.append(InstanceDiskLost(instance_id=instance.instance_id, lost_at=at))
-    if instance.status == "running" or (instance.status == "loading"):
+    if instance.holds_gpus:
         facts.append(_stop(instance, _STOP_REASONS[seen.state], at, now, seen.exit_code))
     elif seen.state in {"launch_failed", "gpu_lost"}:
         facts.append(_ignored(instance, seen, now, f"the instance is {instance.status}"))
-    # An exit after a stop of the same assignment is the host's confirmation of the kill, not an anomaly.
+    # An exit after a stop of the same assignment is the host's confirmation of the kill, not an
+    # anomaly.
     return facts
 
 

@@ -1,7 +1,7 @@
 """Nano-dollars, rates and the decimals that people type.
 
-The one place that reads a decimal from outside, writes one for people, or splits a total. Everything between is
-an `int` of nanos (10^-9 US dollars). No float enters or leaves here.
+The one place that reads a decimal from outside, writes one for people, or splits a total.
+Everything between is an `int` of nanos (10^-9 US dollars). No float enters or leaves here.
 """
 
 from __future__ import annotations
@@ -37,15 +37,20 @@ def parse_dollars(
     """Read a non-negative decimal number of dollars as whole nanos.
 
     Args:
-        text: A plain decimal such as ``"0.4"`` (also what the text of a JSON number says). Never a float.
+        text: A plain decimal such as ``"0.4"`` (also what the text of a JSON number says). Never a
+            float.
         code: The error code of a refusal.
         exact: Refuse more than nine decimals instead of rounding half to even.
 
     Raises:
-        RejectedError: *code*, when the text is not a finite number ≥ 0 within the bound of one posting.
+        RejectedError: *code*, when the text is not a finite number ≥ 0 within the bound of one
+            posting.
     """
     shown = str(text)
-    message = f"{shown[:_LONGEST_DECIMAL]!r} is not an amount of dollars: write a plain decimal such as 0.40"
+    message = (
+        f"{shown[:_LONGEST_DECIMAL]!r} is not an amount of dollars: "
+        "write a plain decimal such as 0.40"
+    )
     if isinstance(text, bool) or len(shown) > _LONGEST_DECIMAL:
         raise RejectedError(code, message)
     try:

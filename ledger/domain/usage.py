@@ -1,15 +1,15 @@
 """The usage report: what a host attests, column by column, and the bytes it signs.
 
-A report attests finished seconds of one machine, `[start, start + count)`, and holds one block of columns per
-instance. A tick is one second of one block. The body is msgpack and is kept byte for byte, because the signature
-covers `SIGNING_PREFIX + body` (`host-agent.md` §11).
+A report attests finished seconds of one machine, `[start, start + count)`, and holds one block of
+columns per instance. A tick is one second of one block. The body is msgpack and is kept byte for
+byte, because the signature covers `SIGNING_PREFIX + body` (`host-agent.md` §11).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, NamedTuple, dataclass_transform
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast, dataclass_transform
 
 import msgspec
 from msgspec import Meta
@@ -31,10 +31,11 @@ TickState = Literal[
 ]
 ObservedState = Literal["loading", "running", "exited", "launch_failed", "disk_gone", "gpu_lost"]
 HealthKind = Literal[
-    "gpu_missing", "gpu_lost", "instance_gpu_lost", "nvml_unavailable", "telemetry_gap", "xid", "ecc_uncorrected",
-    "throttled", "reboot_required", "persistence_off", "foreign_process", "disk_high", "disk_critical",
-    "counter_reset", "counter_glitch", "counter_gap", "new_key", "baseline_lost", "bandwidth_implausible",
-    "clock_step", "suspended", "boot_changed", "spool_high", "inventory_changed",
+    "gpu_missing", "gpu_lost", "instance_gpu_lost", "nvml_unavailable", "telemetry_gap", "xid",
+    "ecc_uncorrected", "throttled", "reboot_required", "persistence_off", "foreign_process",
+    "disk_high", "disk_critical", "counter_reset", "counter_glitch", "counter_gap", "new_key",
+    "baseline_lost", "bandwidth_implausible", "clock_step", "suspended", "boot_changed",
+    "spool_high", "inventory_changed",
 ]  # fmt: skip
 
 Name = Annotated[str, Meta(max_length=256)]
@@ -43,9 +44,10 @@ PositiveId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Epoch = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Column = list[Natural | list[Natural]]
-"""Integers, one a second; or runs `[value, seconds]` where that is shorter. Never both in one column.
+"""Integers, one a second; or runs `[value, seconds]` where that is shorter.
 
-A run is a list checked for length here: msgspec 0.23 crashes on a union of a bounded integer and a tuple.
+Never both in one column. A run is a list checked for length here: msgspec 0.23 crashes on a union
+of a bounded integer and a tuple.
 """
 
 _KNOWN_UTILISATION: Final = bytes([*range(101), UNKNOWN_UTILISATION])
@@ -59,7 +61,10 @@ class _Part(
 
 
 class InstanceBlock(_Part):
-    """The ticks of one instance: `count` seconds from `start`, one value per second in each column."""
+    """The ticks of one instance.
+
+    `count` seconds from `start`, one value per second in each column.
+    """
 
     instance: PositiveId
     start: Natural
@@ -186,7 +191,10 @@ class ReportHeader(msgspec.Struct, frozen=True):
 
 
 class ReportFault(Exception):  # noqa: N818 - it is a finding about a report, kept in the log
-    """A correctly signed report that cannot be billed; it takes its place in the stream with this code."""
+    """A correctly signed report that cannot be billed.
+
+    It takes its place in the stream with this code.
+    """
 
     def __init__(self, code: str, reason: str) -> None:
         """Keep the stable *code* and the *reason* for people."""
@@ -204,7 +212,7 @@ class Tick(NamedTuple):
     up_bytes: int
     down_bytes: int
     utilisation: int
-    """Percent, or −1 when no GPU answered."""
+    """Percent, or -1 when no GPU answered."""
     position: int
 
 
@@ -240,7 +248,8 @@ def decode_report(body: bytes) -> UsageReport:
 
     Raises:
         ReportFault: `bad_shape` when a field is missing, unknown or of the wrong type or range,
-            `bad_columns` when counts do not match, `bad_window` when a block lies outside the window.
+            `bad_columns` when counts do not match, `bad_window` when a block lies outside the
+            window.
     """
     try:
         report = _report_decoder.decode(body)
@@ -277,14 +286,14 @@ def _check(report: UsageReport) -> None:
 
 
 def column_length(column: Column) -> int:
-    """Seconds in a column, or −1 when it mixes integers and runs."""
+    """Seconds in a column, or -1 when it mixes integers and runs."""
     if not column:
         return 0
     if type(column[0]) is int:
         # One pass at C speed: a column of integers holds one distinct type.
         return len(column) if len(set(map(type, column))) == 1 else -1
     try:
-        return sum([seconds for _, seconds in column])  # type: ignore[union-attr]  # mixed: see except
+        return sum([seconds for _, seconds in cast("list[list[int]]", column)])
     except (TypeError, ValueError):
         return -1
 
@@ -292,22 +301,23 @@ def column_length(column: Column) -> int:
 def column_total(column: Column) -> int:
     """Sum of a column over all its seconds."""
     if column and type(column[0]) is list:
-        return sum([value * seconds for value, seconds in column])  # type: ignore[misc]  # checked runs
-    return sum(column)  # type: ignore[arg-type]  # checked integers
+        return sum([value * seconds for value, seconds in cast("list[list[int]]", column)])
+    return sum(cast("list[int]", column))
 
 
 def column_peak(column: Column) -> int:
     """Greatest value of a column; 0 when it is empty."""
     if column and type(column[0]) is list:
-        return max([value for value, _ in column])  # type: ignore[misc]  # checked runs
-    return max(column) if column else 0  # type: ignore[type-var]  # checked integers
+        return max([value for value, _ in cast("list[list[int]]", column)])
+    return max(cast("list[int]", column), default=0)
 
 
 def column_values(column: Column) -> list[int]:
     """One integer a second."""
     if column and type(column[0]) is list:
-        return [value for value, seconds in column for _ in range(seconds)]  # type: ignore[misc]
-    return column  # type: ignore[return-value]  # checked integers
+        runs = cast("list[list[int]]", column)
+        return [value for value, seconds in runs for _ in range(seconds)]
+    return cast("list[int]", column)
 
 
 def compress_column(values: list[int]) -> Column:
@@ -332,7 +342,10 @@ def block_states(block: InstanceBlock) -> Iterator[tuple[str, int, int]]:
 
 
 def ticks_of(report: UsageReport, position: int) -> Iterator[Tick]:
-    """Every tick of a report stored at *position*, in log order: instance by instance, second by second."""
+    """Every tick of a report stored at *position*, in log order.
+
+    Instance by instance, second by second.
+    """
     for block in report.instances:
         states = [state for state, seconds in block.state for _ in range(seconds)]
         rows = zip(
@@ -357,7 +370,7 @@ def key_id_of(public_key: bytes) -> str:
 
 
 def as_json(report: UsageReport) -> dict[str, Any]:
-    """The report as an auditor reads it; bytes become lists, 255 becomes −1."""
+    """The report as an auditor reads it; bytes become lists, 255 becomes -1."""
     shown: dict[str, Any] = msgspec.to_builtins(report)
     for block, raw in zip(shown.get("instances", []), report.instances, strict=True):
         block["util"] = [-1 if util == UNKNOWN_UTILISATION else util for util in raw.util]

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 
 def within_ceiling(peaks: Sequence[int], link: int) -> bool:
-    """True when no second of the report can exceed *link* bytes per second, judged by each column's peak."""
+    """True when no second of the report can exceed *link* bytes per second.
+
+    Judged by each column's peak.
+    """
     return sum(peaks) <= link
 
 
@@ -18,7 +21,8 @@ def capped(per_instance: Sequence[int], link: int) -> list[int]:
         link: The machine's physical link in bytes per second.
 
     Returns:
-        At most *link* each; when the sum still exceeds the link, ``floor(bytes · link / sum)`` each.
+        At most *link* each; when the sum still exceeds the link, ``floor(bytes · link / sum)``
+        each.
     """
     single = [min(count, link) for count in per_instance]
     total = sum(single)

@@ -1,8 +1,9 @@
 """What a quantity costs: the one place that rounds.
 
-Every charge is the floor of an exact product over the *whole* rate segment. What is posted when more usage arrives
-is the difference between two such floors, so neither the size of ticks and reports nor their order changes a total
-(`marketplace.md` §5.1). The sentences that explain a charge are made here too, so they cannot drift from it.
+Every charge is the floor of an exact product over the *whole* rate segment. What is posted when
+more usage arrives is the difference between two such floors, so neither the size of ticks and
+reports nor their order changes a total (`marketplace.md` §5.1). The sentences that explain a charge
+are made here too, so they cannot drift from it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,12 @@ def changes(fact: e.AnyFact, position: int) -> Iterator[Change]:
             | e.HoldExpired()
         ):
             yield from _credit(fact, position)
-        case e.AccountExhausted() | e.StorageDebtNoticed() | e.StorageDebtCleared():
+        case (
+            e.AccountExhausted()
+            | e.AccountRestored()
+            | e.StorageDebtNoticed()
+            | e.StorageDebtCleared()
+        ):
             yield from _exhaustion(fact)
         case e.PeriodClosed() | e.InvoiceIssued() | e.NoticeIssued():
             yield from _documents(fact, position)
@@ -256,7 +261,7 @@ def _credit(fact: e.CreditFact, position: int) -> Iterator[Change]:
 
 
 def _exhaustion(
-    fact: e.AccountExhausted | e.StorageDebtNoticed | e.StorageDebtCleared,
+    fact: e.AccountExhausted | e.AccountRestored | e.StorageDebtNoticed | e.StorageDebtCleared,
 ) -> Iterator[Change]:
     match fact:
         case e.AccountExhausted():
@@ -264,6 +269,12 @@ def _exhaustion(
                 "UPDATE account_credit SET dry_at = %s, exhausted_at = %s, debt_limit = %s,"
                 " debt_notices = 0, debt_since = NULL WHERE account_id = %s",
                 (fact.dry_at, fact.stopped_at, fact.debt_limit, fact.account_id),
+            )
+        case e.AccountRestored():
+            yield Change(
+                "UPDATE account_credit SET exhausted_at = NULL, dry_at = NULL, debt_limit = 0,"
+                " debt_notices = 0, debt_since = NULL WHERE account_id = %s",
+                (fact.account_id,),
             )
         case e.StorageDebtNoticed():
             yield Change(

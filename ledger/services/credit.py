@@ -8,8 +8,9 @@ lock, and cannot move in between.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ledger.domain.money import SECONDS_PER_DAY, SECONDS_PER_HOUR
@@ -108,9 +109,14 @@ class Credit:
         return sum(one.burn for one in self.accruals) * SECONDS_PER_HOUR, STORAGE_DIVISOR
 
     def dry_second(
-        self, now: int, policy: Policy, *, horizon_seconds: int | None = None
+        self,
+        now: int,
+        policy: Policy,
+        *,
+        floor: int = 0,
+        horizon_seconds: int | None = None,
     ) -> int | None:
-        """The first second from *now* at which available ≤ 0 if nothing else happens.
+        """The first second from *now* at which available ≤ *floor* if nothing else happens.
 
         Machines that report now are taken to go on reporting. None when that second never comes,
         or not within *horizon_seconds*.
@@ -119,36 +125,43 @@ class Credit:
         def left(at: int) -> int:
             silence = policy.offline_after_seconds
             due = sum(one.due(at, silence, present=now) for one in self.accruals)
-            # A hold that expires later frees credit then; the account is not dry before that ends.
-            return self.posted - self.charged - self.held(at) - due
+            return self.posted - self.charged - self.held(at) - due - floor
 
-        present = left(now)
-        if present <= 0:
+        if left(now) <= 0:
             return now
         burn = sum(one.burn for one in self.accruals)
         if burn == 0:
             return None
-        free_later = sum(amount for amount, expires_at in self.holds if expires_at > now)
-        high = now + (present + free_later) * STORAGE_DIVISOR // burn + 2
+        # Beyond this second even the credit that expiring holds will free is burnt.
+        high = now + (self.posted - self.charged - floor) * STORAGE_DIVISOR // burn + 2
         if horizon_seconds is not None:
             high = min(high, now + horizon_seconds)
-        # Between two expiries of holds the rest only falls, so each stretch is searched by halving.
-        low = now
-        ends = sorted({at for _, at in self.holds if low < at <= high} | {high + 1})
-        for end in ends:
-            last = end - 1
-            if last > low and left(last) <= 0:
-                while last - low > 1:
-                    middle = (low + last) // 2
-                    if left(middle) <= 0:
-                        last = middle
-                    else:
-                        low = middle
-                return last
-            low = end
-            if low <= high and left(low) <= 0:
-                return low
+        # Between two expiries of holds what is left only falls, so each stretch can be halved.
+        starts = [now, *sorted({at for _, at in self.holds if now < at <= high}), high + 1]
+        for start, end in pairwise(starts):
+            found = _first(left, start, end)
+            if found is not None:
+                return found
         return None
+
+    def dry_between(self, after: int, now: int, policy: Policy) -> int:
+        """The first second in `(after, now]` at which available ≤ 0, given that it is so at *now*."""
+        found = _first(lambda at: self.available(at, policy), after + 1, now + 1)
+        return now if found is None else found
+
+
+def _first(left: Callable[[int], int], start: int, end: int) -> int | None:
+    """The first second of `[start, end)` with ``left ≤ 0``, where *left* only falls."""
+    if start >= end or left(end - 1) > 0:
+        return None
+    low, high = start - 1, end - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if left(middle) <= 0:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def admission_cost(gpu_rate: int, storage_rate: int, disk_bytes: int) -> int:

@@ -1,4 +1,4 @@
-"""Which processes belong to one embedded cluster, and the end of those that a killed server left."""
+"""The processes of one embedded cluster, and the end of those that a killed server left."""
 
 from __future__ import annotations
 

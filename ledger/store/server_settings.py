@@ -1,4 +1,4 @@
-"""What the embedded PostgreSQL is told: durable commits, one private socket, room for a busy log."""
+"""What the embedded PostgreSQL is told: durable commits, a private socket, room for a big log."""
 
 from __future__ import annotations
 

@@ -1,0 +1,140 @@
+"""Usage invoices: what a closed period consumed, frozen in a fact, numbered without gaps.
+
+`PeriodClosed` cuts the log: usage folded before it is booked in its own period, usage after it in
+the next one. So once the usage projection has passed the cut, the rows of a period can change no
+more, and its invoice can be written whenever there is time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.domain.events import InvoiceIssued, InvoiceLine
+from ledger.domain.ids import account_stream, month_start
+from ledger.meters.pricing import METERS
+from ledger.projections.runner import position_of
+from ledger.services.ledger import Ledger, Unit
+from ledger.store.database import Connection
+
+SERIES: Final = "USE"
+_DUE = """
+SELECT c.account_id, c.period_from, c.period_until FROM closed_periods c
+WHERE c.number IS NULL AND c.position <= %s AND EXISTS (
+    SELECT 1 FROM usage_hours h WHERE h.account_id = c.account_id
+    AND h.booked > c.period_from - 2678400 AND h.booked < c.period_until
+    AND date_trunc('month', to_timestamp(h.booked) AT TIME ZONE 'UTC')
+        = date_trunc('month', to_timestamp(c.period_from) AT TIME ZONE 'UTC')
+    AND h.gpu_charge + h.storage_charge + h.up_charge + h.down_charge > 0)
+ORDER BY c.period_until, c.account_id LIMIT %s
+"""
+_BATCH: Final = 200
+
+
+def issue_due(ledger: Ledger) -> int:
+    """Issue the invoices of all closed periods that have lines; returns how many."""
+    issued = 0
+    while True:
+        with ledger.reading() as connection:
+            if not connection.execute(_DUE, [position_of(connection), 1]).fetchone():
+                return issued
+        with ledger.unit() as unit:
+            due = unit.connection.execute(
+                _DUE, [position_of(unit.connection), _BATCH]
+            ).fetchall()
+            for account_id, period_from, period_until in due:
+                _issue(unit, account_id, period_from, period_until)
+            issued += len(due)
+
+
+def _issue(unit: Unit, account_id: int, period_from: int, period_until: int) -> None:
+    lines = _lines(unit.connection, account_id, period_from, period_until)
+    total = sum(line.amount for line in lines)
+    opening, movements = _balance(unit.connection, account_id, period_from, period_until)
+    closing = opening + movements - total
+    uncovered = min(total, max(0, -closing))
+    unit.append(
+        account_stream(account_id),
+        InvoiceIssued(
+            account_id=account_id,
+            number=f"{SERIES}-{unit.next_id('invoice'):08d}",
+            period_from=period_from,
+            period_until=period_until,
+            opening=opening,
+            movements=movements,
+            total=total,
+            closing=closing,
+            paid=total - uncovered,
+            lines=lines,
+            issued_at=unit.now,
+        ),
+    )
+
+
+def _balance(
+    connection: Connection, account_id: int, period_from: int, period_until: int
+) -> tuple[int, int]:
+    """Credit at the start of the period as documents say, and the account's own movements in it."""
+    row = connection.execute(
+        "SELECT coalesce(sum(amount) FILTER (WHERE occurred_at < %(start)s), 0),"
+        " coalesce(sum(amount) FILTER (WHERE occurred_at >= %(start)s), 0) FROM ("
+        " SELECT amount, occurred_at FROM movements"
+        "  WHERE credit = 'renter_credit' AND credit_account = %(account)s"
+        " UNION ALL SELECT -amount, occurred_at FROM movements"
+        "  WHERE debit = 'renter_credit' AND debit_account = %(account)s) AS own"
+        " WHERE occurred_at < %(end)s",
+        {"account": account_id, "start": period_from, "end": period_until},
+    ).fetchone()
+    billed = connection.execute(
+        "SELECT coalesce(sum(total), 0) FROM invoices WHERE account_id = %s AND period_until <= %s",
+        [account_id, period_from],
+    ).fetchone()
+    assert row is not None
+    assert billed is not None
+    return int(row[0]) - int(billed[0]), int(row[1])
+
+
+_LINES = """
+SELECT h.instance_id, h.terms_no, h.booked, min(h.hour), s.since, s.kind,
+       s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
+       min(h.first_second), max(h.until),
+       sum(h.gpu_quantity), sum(h.gpu_charge), sum(h.storage_quantity), sum(h.storage_charge),
+       sum(h.up_quantity), sum(h.up_charge), sum(h.down_quantity), sum(h.down_charge)
+FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
+WHERE h.account_id = %s AND h.booked >= %s AND h.booked < %s
+GROUP BY h.instance_id, h.terms_no, h.booked,
+         date_trunc('month', to_timestamp(h.hour * 3600) AT TIME ZONE 'UTC'),
+         s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate
+ORDER BY min(h.hour), h.instance_id, h.terms_no
+"""
+
+
+def _lines(
+    connection: Connection, account_id: int, period_from: int, period_until: int
+) -> list[InvoiceLine]:
+    """One line per instance, meter and rate segment; late usage apart; nothing that costs nothing."""
+    lines = []
+    for row in connection.execute(_LINES, [account_id, month_start(period_from), period_until]):
+        instance_id, _, booked, hour, since, kind = row[:6]
+        rates = dict(zip(METERS, row[6:10], strict=True))
+        used_from, used_until = row[10], row[11]
+        own_period = month_start(hour * 3600)
+        for index, meter in enumerate(METERS):
+            quantity, amount = int(row[12 + 2 * index]), int(row[13 + 2 * index])
+            if amount == 0:
+                continue
+            lines.append(
+                InvoiceLine(
+                    instance_id=instance_id,
+                    meter=meter,
+                    segment_from=since,
+                    kind=kind,
+                    rate=int(rates[meter]),
+                    quantity=quantity,
+                    amount=amount,
+                    late=own_period < month_start(booked),
+                    period_from=own_period,
+                    used_from=used_from,
+                    used_until=used_until,
+                )
+            )
+    return lines
