@@ -246,9 +246,9 @@ class Courier:
         if is_moving:
             self.attempt = 0
         self._on_answer(answer)
-        if is_early:
-            return self._wait(TOO_EARLY_SECONDS)
-        return 0.0 if is_moving else self._wait(0.0)
+        if is_moving:
+            return TOO_EARLY_SECONDS if is_early else 0.0
+        return self._wait(TOO_EARLY_SECONDS if is_early else 0.0)
 
     def _fill(self, report: SealedReport, gap: ReportAnswer) -> bool:
         """True when a lost report before *report* is replaced, or its machine given up.
@@ -256,7 +256,11 @@ class Courier:
         Where the spool still holds what the server expects, the next request begins with it.
         """
         machine, epoch, expected = report.machine, report.epoch, gap.expected
-        if expected is None or expected >= report.seq or self._spool.holds(machine, epoch, expected):
+        if (
+            expected is None
+            or expected >= report.seq
+            or self._spool.holds(machine, epoch, expected)
+        ):
             return False
         empty = self._stand_in(report, expected)
         if empty is None:

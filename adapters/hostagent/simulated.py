@@ -1,399 +1,463 @@
-"""A host without hardware: it obeys the server, lives by the clock it is handed, and reports.
+"""A host that exists only as numbers: it obeys, crashes, recovers and attests, driven by a given clock.
 
-Nothing happens between two calls that the calls do not imply, and no second is visited one by one,
-so that a quiet month is as cheap as its reports.
+Demo, scenarios and the trace use it in place of a machine. Nothing happens by itself: every method
+is told the second, a step at second `s` acts at the start of `s`, and `seal` attests what is
+finished. What a container did is kept as changes, not as seconds, so quiet months are cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from adapters.hostagent.container import Container, Workload
-from adapters.hostagent.identity import HostIdentity
-from adapters.hostagent.reports import ReportChain, SealedReport
+from adapters.hostagent.reports import (
+    ReportChain,
+    Run,
+    SealedReport,
+    Signer,
+    constant_block,
+    run_block,
+)
 from ledger.domain.acknowledgement import Desired, DesiredInstance
 from ledger.domain.hardware import Inventory
-from ledger.domain.usage import (
-    MAX_WINDOW_SECONDS,
-    HealthEvent,
-    Observation,
-    ObservedState,
-    TickState,
-)
+from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation, TickState
 
-Failure = Literal["launch_failed", "disk_gone", "gpu_lost"]
+_ACTIVE = frozenset({"loading", "running", "rebooting"})
 
-_STATE_AFTER: Final[dict[Failure, TickState]] = {
-    "launch_failed": "stopped",
-    "disk_gone": "stopped",
-    "gpu_lost": "gpu_lost",
-}
+
+class Change(NamedTuple):
+    """What each second of a container is like from `second` on."""
+
+    second: int
+    state: TickState
+    up: int
+    down: int
+    util: int
+
+
+@dataclass(slots=True)
+class Load:
+    """What an instance does whenever it runs; it survives stop, start, crash and displacement."""
+
+    up_bytes_per_second: int = 0
+    down_bytes_per_second: int = 0
+    util: int = 100
+    """Percent; −1 for unknown."""
+    boot_seconds: int | None = 0
+    """From grant to confirmation; null: only when `confirm` is called."""
+
+
+@dataclass(slots=True)
+class Container:
+    """One instance on the host, whatever its state; `since` is the first second of the state."""
+
+    instance: int
+    assignment: int
+    state: TickState
+    since: int
+    load: Load
+    ready_at: int | None = None
+    """The second in which it begins to run, while it is loading or rebooting."""
+    run_until: int | None = None
+    """End of its credit lease."""
+    gone_at: int | None = None
+    changes: list[Change] = field(default_factory=list)
+    """Since the last seal; the first one is in force at the first second not sealed."""
+
+    @property
+    def is_active(self) -> bool:
+        """True while it holds GPUs and runs or is about to."""
+        return self.state in _ACTIVE
+
+    def become(self, state: TickState, second: int) -> None:
+        """Be in *state* from *second* on."""
+        self.state = state
+        self.since = second
+        self.record(second)
+
+    def record(self, second: int) -> None:
+        """Note what the seconds from *second* on are like."""
+        changes, load = self.changes, self.load
+        if self.state == "running":
+            up, down = load.up_bytes_per_second, load.down_bytes_per_second
+            change = Change(second, self.state, up, down, load.util)
+        else:
+            change = Change(second, self.state, 0, 0, -1)
+        if changes and changes[-1].second == second:
+            changes[-1] = change
+        elif not changes or changes[-1][1:] != change[1:]:
+            changes.append(change)
+
+    def block(self, start: int, until: int) -> InstanceBlock | None:
+        """Its ticks in `[start, until)`; null when it was not on the host then."""
+        changes = self.changes
+        start = max(start, changes[0].second)
+        if self.gone_at is not None:
+            until = min(until, self.gone_at)
+        if start >= until:
+            return None
+        if len(changes) == 1 or changes[1].second >= until:
+            _, state, up, down, util = changes[0]
+            return constant_block(self.instance, start, until - start, state, up, down, util)
+        runs = []
+        for index, (second, state, up, down, util) in enumerate(changes):
+            if second >= until:
+                break
+            end = changes[index + 1].second if index + 1 < len(changes) else until
+            seconds = min(end, until) - max(second, start)
+            runs.append(Run(seconds, state, up, down, util))
+        return run_block(self.instance, start, runs)
+
+    def forget(self, until: int) -> None:
+        """Drop the changes that matter only before *until*."""
+        changes = self.changes
+        passed = 0
+        while passed + 1 < len(changes) and changes[passed + 1].second <= until:
+            passed += 1
+        del changes[:passed]
 
 
 class SimulatedHost:
-    """One machine. Every call hands it the second; seconds never go back.
+    """One machine under a clock that its owner moves; time never goes back.
 
-    A change at second s is true from s on: s is the first second of the new state. The host has
-    sealed nothing at or after the second of a call, so the past is never rewritten.
+    `containers` (by instance) and `loads` may be read at any time; `now` is the second of the last
+    call, `sealed_until` the first second not yet in a report.
     """
 
     def __init__(
         self,
-        machine_id: int,
-        identity: HostIdentity,
+        machine: int,
+        signer: Signer,
         *,
         now: int,
-        epoch: str | None = None,
-        boot_id: str = "boot-1",
+        epoch: str,
+        boot_id: str,
         report_seconds: int = 10,
-        boot_seconds: int | None = 0,
         idle_window_seconds: int = MAX_WINDOW_SECONDS,
-        silent_when_idle: bool = False,
-        utilisation_percent: int = 100,
+        boot_seconds: int = 0,
         inventory: Inventory | None = None,
     ) -> None:
-        """Start at *now*, the first second that the machine attests.
+        """Be up from second *now*, without containers.
 
         Args:
+            machine: Id of the machine.
+            signer: Signs the reports.
+            now: First second that is attested.
+            epoch: 32 hex digits, the name of the chain of reports.
+            boot_id: Name of the first boot.
             report_seconds: Reports end at multiples of this, 1 to 300.
-            boot_seconds: From a grant to its confirmation; null where only `confirm` confirms.
-            idle_window_seconds: The same as *report_seconds*, while no instance is there.
-            silent_when_idle: Whether seconds without an instance are left unattested.
-            utilisation_percent: GPU utilisation of instances for which none was set.
-            inventory: Sent with the first report.
+            idle_window_seconds: The same while no container is on the host.
+            boot_seconds: From a grant to its confirmation, unless an instance's load says otherwise.
+            inventory: Goes with the first report of each boot.
         """
-        for seconds in (report_seconds, idle_window_seconds):
-            if not 1 <= seconds <= MAX_WINDOW_SECONDS:
-                reason = f"a report window has 1 to {MAX_WINDOW_SECONDS} s, not {seconds}"
-                raise ValueError(reason)
-        self.machine_id: Final = machine_id
-        self.chain: Final = ReportChain(machine_id, identity, epoch=epoch, boot_id=boot_id)
+        assert 1 <= report_seconds <= MAX_WINDOW_SECONDS, report_seconds
+        assert 1 <= idle_window_seconds <= MAX_WINDOW_SECONDS, idle_window_seconds
+        self.chain = ReportChain(machine, signer, boot_id=boot_id, epoch=epoch)
+        self.machine = machine
         self.report_seconds = report_seconds
         self.idle_window_seconds = idle_window_seconds
-        self.silent_when_idle = silent_when_idle
-        self.down = False
-        self.containers: Final[dict[int, Container]] = {}
-        """What is on the machine now, by instance."""
+        self.boot_seconds = boot_seconds
+        self.inventory = inventory
+        self.containers: dict[int, Container] = {}
+        self.loads: dict[int, Load] = {}
+        self.now = now
         self.sealed_until = now
-        """The next second to attest."""
-        self._now = now
-        self._boot_seconds = boot_seconds
-        self._utilisation_percent = utilisation_percent
-        self._inventory = inventory
-        self._workloads: dict[int, Workload] = {}
-        self._leaving: list[Container] = []
-        self._gone: set[int] = set()
-        self._desired: dict[int, DesiredInstance] = {}
-        """What was ordered while the machine was down."""
+        self.is_down = False
+        self.silent_since: int | None = None
+        self._departed: list[Container] = []
         self._observed: list[Observation] = []
-        self._health: list[HealthEvent] = []
+        self._desired: Desired | None = None
+        self._is_new_boot = True
 
-    # What the server orders
+    # --- what the server wants -------------------------------------------------------------------
 
     def obey(self, desired: Desired, now: int) -> None:
-        """Carry out *desired* in second *now*; a machine that is down does it when it recovers.
+        """Carry out *desired* in second *now*; an older version than the last is ignored.
 
-        A new assignment is loading until it is confirmed. An instance that is not named is left
-        alone, and one that is gone never comes back.
+        A new assignment is `loading` and runs `boot_seconds` later. An instance that is not named
+        is left as it is. A host that is down obeys when it recovers.
         """
-        self._advance(now)
-        if self.down:
-            self._desired.update({wanted.instance: wanted for wanted in desired.instances})
+        self.advance(now)
+        if self._desired is not None and desired.version < self._desired.version:
+            return
+        self._desired = desired
+        if self.is_down:
             return
         for wanted in desired.instances:
-            self._obey_one(wanted, now)
-        self._confirm_due(now)
+            self._obey(wanted, now)
+        self.advance(now)
 
-    def lapse(self, now: int) -> list[int]:
-        """Stop what outlived its credit lease, for a host that cannot reach the server.
+    def _obey(self, wanted: DesiredInstance, now: int) -> None:
+        container = self.containers.get(wanted.instance)
+        if wanted.want == "gone":
+            if container is not None:
+                self._remove(container, now)
+            return
+        if container is None:
+            container = self._create(wanted, now)
+        container.run_until = wanted.run_until
+        if wanted.want == "stopped":
+            if container.is_active:
+                self._stop(container, now)
+            return
+        is_new = wanted.assignment > container.assignment
+        # A stopped container of the same assignment was stopped by its lease, which is renewed.
+        if is_new or container.state == "stopped":
+            container.assignment = wanted.assignment
+            self._load_image(container, now)
 
-        Returns:
-            The instances that stopped, each in its `run_until` second or, where that is already
-            attested, in the next second to attest.
-        """
-        self._advance(now)
-        lapsed = []
-        for container in self.containers.values():
-            end = container.run_until
-            if not self.down and container.wants_to_run and end is not None and end <= now:
-                container.end_run(max(end, self.sealed_until), "stopped")
-                container.lapsed = True
-                lapsed.append(container.instance)
-        return lapsed
+    def _create(self, wanted: DesiredInstance, now: int) -> Container:
+        container = Container(
+            instance=wanted.instance,
+            assignment=wanted.assignment,
+            state="stopped",
+            since=now,
+            load=self._load(wanted.instance),
+        )
+        assert all(one.instance != wanted.instance for one in self._departed), wanted.instance
+        container.record(now)
+        self.containers[wanted.instance] = container
+        return container
 
-    # What happens on the machine
+    def _remove(self, container: Container, now: int) -> None:
+        del self.containers[container.instance]
+        container.gone_at = now
+        if container.changes[0].second < now:
+            self._departed.append(container)
 
-    def set_boot(self, instance: int, seconds: int | None) -> None:
-        """From the next start on, *instance* is confirmed after *seconds*, or by hand on null."""
-        self._workload(instance).boot_seconds = seconds
+    def _load_image(self, container: Container, now: int) -> None:
+        boot = container.load.boot_seconds
+        container.ready_at = None if boot is None else now + boot
+        container.become("loading", now)
 
-    def set_traffic(
-        self, instance: int, now: int, *, up: int | None = None, down: int | None = None
-    ) -> None:
-        """Bytes per second while *instance* runs, from *now* on; null leaves that direction."""
-        self._advance(now)
-        workload = self._workload(instance)
-        workload.up_bytes = workload.up_bytes if up is None else up
-        workload.down_bytes = workload.down_bytes if down is None else down
-        self._refresh(instance, now)
+    def _stop(self, container: Container, now: int) -> None:
+        container.ready_at = None
+        container.become("stopped", now)
+
+    # --- what happens on the host ----------------------------------------------------------------
+
+    def set_traffic(self, instance: int, now: int, up: int, down: int) -> None:
+        """Bytes per second from *now* on, in every second in which the instance runs."""
+        self.advance(now)
+        load = self._load(instance)
+        load.up_bytes_per_second = up
+        load.down_bytes_per_second = down
+        self._record(instance, now)
 
     def set_utilisation(self, instance: int, now: int, percent: int) -> None:
-        """GPU utilisation while *instance* runs, from *now* on; −1 for no GPU that answers."""
-        self._advance(now)
-        self._workload(instance).utilisation_percent = percent
-        self._refresh(instance, now)
+        """GPU utilisation from *now* on, in percent; −1 for unknown."""
+        self.advance(now)
+        self._load(instance).util = percent
+        self._record(instance, now)
+
+    def set_boot(self, instance: int, seconds: int | None) -> None:
+        """Time from a grant to its confirmation, from the next grant on; null: until `confirm`."""
+        self._load(instance).boot_seconds = seconds
 
     def confirm(self, instance: int, now: int) -> None:
-        """Observe that *instance* runs; one that was loading or rebooting runs from *now* on."""
-        self._advance(now)
-        container = self.containers[instance]
-        if container.wants_to_run and container.state in {"loading", "rebooting"}:
-            container.run(now)
-        self._observe(container, "running", now)
+        """The container of a loading instance runs; in any other state nothing happens."""
+        self.advance(now)
+        container = self.containers.get(instance)
+        if container is not None and container.state == "loading" and not self.is_down:
+            container.ready_at = now
+            self.advance(now)
 
     def exit(self, instance: int, now: int, code: int = 0) -> None:
-        """The container ends by itself with exit *code*; only a new assignment starts it again."""
-        self._advance(now)
-        container = self.containers[instance]
-        container.end_run(now, "exited")
-        self._observe(container, "exited", now, exit_code=code)
+        """The container ends by itself and is not started again under this assignment."""
+        self.advance(now)
+        container = self.containers.get(instance)
+        if container is None or not container.is_active or self.is_down:
+            return
+        container.ready_at = None
+        container.become("exited", now)
+        self._observed.append(
+            Observation(
+                instance=instance,
+                assignment=container.assignment,
+                state="exited",
+                at=now,
+                exit_code=code,
+            )
+        )
 
-    def fail(self, instance: int, now: int, failure: Failure, reason: str | None = None) -> None:
-        """The host loses a launch, a disk or a GPU; only a new assignment starts it again."""
-        self._advance(now)
-        container = self.containers[instance]
-        container.end_run(now, _STATE_AFTER[failure])
-        self._observe(container, failure, now, reason=reason)
+    def reboot(self, instance: int, now: int, seconds: int) -> None:
+        """The running container is `rebooting` for *seconds* and then runs on, on the same GPUs."""
+        self.advance(now)
+        container = self.containers.get(instance)
+        if container is None or container.state != "running" or self.is_down:
+            return
+        container.ready_at = now + seconds
+        container.become("rebooting", now)
+        self.advance(now)
 
-    def reboot(self, instance: int, now: int, seconds: int | None = None) -> None:
-        """Restart a running container in place: *seconds* of `rebooting`, then it runs again.
+    def silence(self, now: int) -> None:
+        """The host reaches nobody; it runs what it runs, each instance up to the end of its lease.
 
-        Without *seconds* it takes as long as a boot of this instance, by hand where that is null.
+        Its owner neither seals nor delivers until `resume`.
         """
-        self._advance(now)
-        container = self.containers[instance]
-        if container.state == "running":
-            container.reboot(now, container.workload.boot_seconds if seconds is None else seconds)
-        self._confirm_due(now)
+        self.advance(now)
+        if self.silent_since is None:
+            self.silent_since = now
+
+    def resume(self, now: int) -> None:
+        """The host is heard again; `seal` then gives every second of the silence."""
+        self.advance(now)
+        self.silent_since = None
 
     def crash(self, now: int) -> list[SealedReport]:
-        """The machine is down from *now* on; what it had not yet sealed is returned sealed."""
-        reports = self.seal(now, flush=True)
-        self.down = True
+        """The host is down from *now* on; the reports are the last of this boot."""
+        reports = self.seal(now)
+        self.is_down = True
         return reports
 
     def recover(self, now: int, boot_id: str) -> None:
-        """The machine is up from *now* on under a new *boot_id*, and tells so at once.
+        """A new boot of a host that was down: what ran or loaded is confirmed `boot_seconds` later.
 
-        The seconds in between are never attested. It first obeys what was ordered meanwhile; what
-        then wants to run is loading until it is confirmed.
+        No second of the outage is ever attested. What was desired meanwhile is carried out.
         """
-        if not self.down:
-            reason = f"machine {self.machine_id} is not down"
-            raise ValueError(reason)
-        self._advance(now)
-        self.down = False
+        assert self.is_down
+        self.advance(now)
+        self.is_down = False
         self.chain.boot_id = boot_id
         self.sealed_until = now
-        self._leaving.clear()
+        self._is_new_boot = True
         for container in self.containers.values():
-            container.boot(now)
-        for wanted in self._desired.values():
-            self._obey_one(wanted, now)
-        self._desired.clear()
-        self._health.append(HealthEvent(at=now, kind="boot_changed"))
-        self._confirm_due(now)
+            container.changes.clear()
+            if container.is_active:
+                self._load_image(container, now)
+            else:
+                container.record(now)
+        if self._desired is not None:
+            self.obey(self._desired, now)
+        self.advance(now)
 
-    # What the machine reports
+    def advance(self, now: int) -> None:
+        """Let happen what falls due up to and including second *now*.
 
-    def next_due(self, now: int) -> int | None:
-        """The second in which `seal` next has news of its own: a confirmation, or none.
-
-        It is *now* while observations wait to be sealed.
+        Raises:
+            ValueError: Time would go back.
         """
-        if self.down:
-            return None
-        if self._observed or self._health:
-            return now
-        due = [c.due for c in self.containers.values() if c.due is not None and not c.quiet]
-        return min(due, default=None)
+        if now < self.now:
+            message = f"time goes back from {self.now} to {now}"
+            raise ValueError(message)
+        self.now = now
+        if self.is_down:
+            return
+        for container in self.containers.values():
+            ends_at = self._lease_end(container)
+            ready_at = container.ready_at
+            if ready_at is not None and ready_at <= now and (ends_at is None or ready_at < ends_at):
+                self._run(container, ready_at)
+            if ends_at is not None and ends_at <= now:
+                self._stop(container, ends_at)
 
-    def next_cut(self, now: int) -> int | None:
-        """The first second after *now* at which `seal` has a full window; null when it has none."""
-        if self.down:
-            return None
-        start = max(self.sealed_until, now)
-        if self.silent_when_idle and not self.containers:
-            return None
-        return self._cut(start, self._window_seconds(start))
+    def _run(self, container: Container, second: int) -> None:
+        is_confirmed = container.state == "loading"
+        container.ready_at = None
+        container.become("running", second)
+        if is_confirmed:
+            self._observed.append(
+                Observation(
+                    instance=container.instance,
+                    assignment=container.assignment,
+                    state="running",
+                    at=second,
+                )
+            )
 
-    def seal(self, now: int, *, flush: bool = False) -> list[SealedReport]:
-        """Reports for the finished windows before *now*, in order.
+    def _lease_end(self, container: Container) -> int | None:
+        """Where a silent host stops the container; null while the server can be asked."""
+        if self.silent_since is None or container.run_until is None or not container.is_active:
+            return None
+        return max(container.run_until, self.silent_since, container.since)
 
-        The unfinished last window is sealed too on *flush*, or when there is something to observe.
-        Observations without a finished second travel in a report that attests none.
+    def _load(self, instance: int) -> Load:
+        load = self.loads.get(instance)
+        if load is None:
+            load = self.loads[instance] = Load(boot_seconds=self.boot_seconds)
+        return load
+
+    def _record(self, instance: int, now: int) -> None:
+        container = self.containers.get(instance)
+        if container is not None and not self.is_down:
+            container.record(now)
+
+    # --- what it attests -------------------------------------------------------------------------
+
+    def next_report_at(self, now: int) -> int | None:
+        """The next second after *now* at which the host seals by itself; null while it is down.
+
+        That is the end of the running window, or the second of a confirmation before it.
         """
-        self._advance(now)
-        if self.down:
+        if self.is_down:
+            return None
+        step = self.report_seconds if self.containers else self.idle_window_seconds
+        due = [
+            one.ready_at
+            for one in self.containers.values()
+            if one.ready_at is not None and one.ready_at > now
+        ]
+        return min([_next_multiple(now, step), *due])
+
+    def seal(self, now: int) -> list[SealedReport]:
+        """Reports of all finished seconds, cut at multiples of `report_seconds` of Unix time.
+
+        Each observation is in the report whose window holds its second; those of second *now* are
+        in the last one. Without a finished second they travel in a report that attests none, as
+        does the news of a boot.
+        """
+        self.advance(now)
+        if self.is_down:
             return []
+        if len(self._observed) > 1:
+            self._observed.sort(key=lambda one: one.at)
         reports = []
         while self.sealed_until < now:
-            start, end = self._next_window(now)
-            if start >= now:
-                self.sealed_until = now
-                break
-            if end > now:
-                if not (flush or self._observed or self._health):
-                    break
-                end = now
-            reports.append(self._report(start, end))
-        if self._observed or self._health:
-            reports.append(self._report(self.sealed_until, self.sealed_until))
+            reports.append(self._seal_window(self._cut(now), now))
+        if self._observed or self._is_new_boot:
+            reports.append(self._seal_window(now, now))
         return reports
 
-    def _report(self, start: int, end: int) -> SealedReport:
-        """Seal `[start, end)` with what was observed up to its end."""
-        blocks = []
-        for container in self._present():
-            piece = container.block(start, end)
-            if piece is not None:
-                blocks.append(piece)
+    def _cut(self, now: int) -> int:
+        start = self.sealed_until
+        first = min(
+            [one.changes[0].second for one in (*self.containers.values(), *self._departed)],
+            default=now,
+        )
+        if first <= start:
+            return min(now, _next_multiple(start, self.report_seconds))
+        return min(now, _next_multiple(start, self.idle_window_seconds), first)
+
+    def _seal_window(self, until: int, now: int) -> SealedReport:
+        start = self.sealed_until
+        blocks: list[InstanceBlock] = []
+        if until > start:
+            for container in (*self.containers.values(), *self._departed):
+                found = container.block(start, until)
+                if found is not None:
+                    blocks.append(found)
+                container.forget(until)
+            if self._departed:
+                self._departed = [one for one in self._departed if (one.gone_at or 0) > until]
         sealed = self.chain.seal(
             start,
-            end - start,
+            until - start,
             blocks,
-            [observation for observation in self._observed if observation.at <= end],
-            health=[event for event in self._health if event.at <= end],
-            inventory=self._inventory,
+            self._take_observed(until, is_last=until == now),
+            inventory=self.inventory if self._is_new_boot else None,
         )
-        self._observed = [observation for observation in self._observed if observation.at > end]
-        self._health = [event for event in self._health if event.at > end]
-        self._inventory = None
-        self.sealed_until = end
-        self._leaving = [c for c in self._leaving if c.gone_at is not None and c.gone_at > end]
+        self.sealed_until = until
+        self._is_new_boot = False
         return sealed
 
-    def _next_window(self, now: int) -> tuple[int, int]:
-        """The window that follows the last sealed one; it may end after *now*."""
-        start = self.sealed_until
-        if not self.silent_when_idle:
-            return start, self._cut(start, self._window_seconds(start))
-        spans = sorted((max(c.since, start), c.gone_at) for c in self._present() if c.alive(start))
-        if not spans:
-            return now, now
-        start = spans[0][0]
-        cut = self._cut(start, self.report_seconds)
-        end = start
-        for since, gone_at in spans:
-            if since > end:
-                break
-            end = max(end, cut if gone_at is None else min(gone_at, cut))
-        return start, end
+    def _take_observed(self, until: int, *, is_last: bool) -> list[Observation]:
+        if not self._observed:
+            return []
+        taken = [one for one in self._observed if is_last or one.at < until]
+        del self._observed[: len(taken)]
+        return taken
 
-    def _window_seconds(self, start: int) -> int:
-        """The length that windows have: the idle one while nothing is or comes into the window."""
-        if self.idle_window_seconds == self.report_seconds:
-            return self.report_seconds
-        end = self._cut(start, self.idle_window_seconds)
-        used = any(c.since < end and c.alive(start) for c in self._present())
-        return self.report_seconds if used else self.idle_window_seconds
 
-    @staticmethod
-    def _cut(start: int, seconds: int) -> int:
-        """The first multiple of *seconds* after *start*."""
-        return (start // seconds + 1) * seconds
-
-    def _present(self) -> Iterator[Container]:
-        """Containers that may have unsealed seconds."""
-        yield from self._leaving
-        yield from self.containers.values()
-
-    def _obey_one(self, wanted: DesiredInstance, now: int) -> None:
-        instance = wanted.instance
-        container = self.containers.get(instance)
-        if wanted.want == "gone":
-            self._remove(instance, now)
-            return
-        if instance in self._gone:
-            return
-        if container is None:
-            container = Container(
-                instance=instance,
-                assignment=wanted.assignment,
-                since=now,
-                workload=self._workload(instance),
-            )
-            self.containers[instance] = container
-        container.run_until = wanted.run_until
-        if wanted.want == "stopped":
-            if container.wants_to_run:
-                container.end_run(now, "stopped")
-            container.lapsed = False
-        elif wanted.assignment != container.started_assignment or container.lapsed:
-            container.start(now, wanted.assignment)
-
-    def _remove(self, instance: int, now: int) -> None:
-        self._gone.add(instance)
-        self._workloads.pop(instance, None)
-        container = self.containers.pop(instance, None)
-        if container is not None:
-            container.gone_at = now
-            self._leaving.append(container)
-
-    def _advance(self, now: int) -> None:
-        """Move to *now*, confirming on the way what falls due."""
-        if now < self._now:
-            reason = f"second {now} lies before {self._now}"
-            raise ValueError(reason)
-        self._now = now
-        if not self.down:
-            self._confirm_due(now)
-
-    def _confirm_due(self, now: int) -> None:
-        due = [
-            (container.due, container.instance)
-            for container in self.containers.values()
-            if container.due is not None and container.due <= now
-        ]
-        for second, instance in sorted(due):
-            container = self.containers[instance]
-            quiet = container.quiet
-            container.run(second)
-            if not quiet:
-                self._observe(container, "running", second)
-
-    def _observe(
-        self,
-        container: Container,
-        state: ObservedState,
-        at: int,
-        *,
-        exit_code: int | None = None,
-        reason: str | None = None,
-    ) -> None:
-        self._observed.append(
-            Observation(
-                instance=container.instance,
-                assignment=container.assignment,
-                state=state,
-                at=at,
-                exit_code=exit_code,
-                reason=reason,
-            )
-        )
-
-    def _refresh(self, instance: int, now: int) -> None:
-        container = self.containers.get(instance)
-        if container is not None:
-            container.refresh(now)
-
-    def _workload(self, instance: int) -> Workload:
-        """What was set for *instance*, which need not be on the machine yet."""
-        workload = self._workloads.get(instance)
-        if workload is None:
-            workload = Workload(
-                boot_seconds=self._boot_seconds, utilisation_percent=self._utilisation_percent
-            )
-            self._workloads[instance] = workload
-        return workload
+def _next_multiple(second: int, step: int) -> int:
+    """The first multiple of *step* after *second*."""
+    return (second // step + 1) * step

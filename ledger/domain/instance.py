@@ -399,7 +399,9 @@ def _observe(instance: Instance, seen: Observe, now: int) -> list[Fact]:
             return [_ignored(instance, seen, now, "the instance was destroyed")]
         if instance.disk_lost_at is None:
             facts.append(InstanceDiskLost(instance_id=instance.instance_id, lost_at=at))
-    if instance.holds_gpus:
+    if instance.status == "loading" or (
+        instance.status == "running" and seen.state != "launch_failed"
+    ):
         facts.append(_stop(instance, _STOP_REASONS[seen.state], at, now, seen.exit_code))
     elif seen.state in {"launch_failed", "gpu_lost"}:
         facts.append(_ignored(instance, seen, now, f"the instance is {instance.status}"))
@@ -425,7 +427,7 @@ def _confirm(instance: Instance, seen: Observe, now: int) -> list[Fact]:
             )
         ]
     ended_at = instance.assignment_ended_at
-    if after_last is not None and after_last == ended_at:
+    if after_last is not None and after_last == ended_at and seen.at < ended_at:
         return []  # It ran and ended; this is the old confirmation again.
     if ended_at is not None and gpu_from < ended_at:
         return [

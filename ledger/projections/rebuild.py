@@ -1,0 +1,253 @@
+"""Every read model rebuilt from position 0, beside the live ones, and compared byte by byte.
+
+The live tables are looked at in one snapshot: the facts group stands at the snapshot's head of the
+log, the usage group at its own position. Both are rebuilt up to exactly there in a scratch schema,
+and the SHA-256 of a canonical dump is compared table by table. Traffic may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ledger.domain.events import USAGE_REPORTED
+from ledger.errors import ConflictError
+from ledger.projections import facts, usage_page
+from ledger.projections.runner import position_of
+from ledger.projections.tables import USAGE, VERSIONS, metadata
+from ledger.projections.usage import UsageFold
+from ledger.store.codec import decode_fact
+from ledger.store.log import head_position, read_page
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+    from ledger.store.database import Connection, Database
+    from ledger.store.log import Stored
+
+Progress = Callable[[int, int], None]
+"""Called with (position reached, last position)."""
+
+SCRATCH: Final = "ledger_rebuild"
+PAGE_EVENTS: Final = 4_000
+_REBUILD_LOCK: Final = 7_415_002
+
+
+class TableResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How one table compares."""
+
+    name: str
+    group: str
+    rows: int
+    live_sha256: str
+    rebuilt_sha256: str
+    first_difference: str | None
+
+    @property
+    def equal(self) -> bool:
+        """True when the dumps are the same bytes."""
+        return self.live_sha256 == self.rebuilt_sha256
+
+
+class RebuildResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rebuild found."""
+
+    tables: list[TableResult]
+    facts_position: int
+    usage_position: int
+    ticks: int
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """True when every table is equal."""
+        return all(table.equal for table in self.tables)
+
+
+def check(database: Database, progress: Progress | None = None) -> RebuildResult:
+    """Rebuild all read models in a scratch schema and compare them with the live ones."""
+    started = time.monotonic()
+    with (
+        database.connect("owner") as snapshot,
+        database.connect("owner", schema=SCRATCH) as scratch,
+    ):
+        _enter(scratch)
+        snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        facts_position = head_position(snapshot)
+        usage_position = position_of(snapshot)
+        _make_tables(scratch)
+        ticks = _fold(snapshot, scratch, facts_position, usage_position, progress)
+        tables = []
+        for table in metadata.sorted_tables:
+            tables.append(_compare(snapshot, scratch, table))
+        _drop(scratch)
+    return RebuildResult(
+        tables=tables,
+        facts_position=facts_position,
+        usage_position=usage_position,
+        ticks=ticks,
+        seconds=time.monotonic() - started,
+    )
+
+
+def swap(database: Database, progress: Progress | None = None) -> RebuildResult:
+    """Rebuild all read models and put them in the place of the live ones, in one transaction.
+
+    Appends wait while the tables change places; the usage runner goes on from the new position.
+    """
+    started = time.monotonic()
+    with (
+        database.connect("owner") as live,
+        database.connect("owner", schema=SCRATCH) as scratch,
+    ):
+        _enter(scratch)
+        _make_tables(scratch)
+        # The log is held: what is folded is all there is, and nothing changes until the swap is done.
+        live.execute("SELECT 1 FROM log_position FOR UPDATE")
+        head = head_position(live)
+        ticks = _fold(live, scratch, head, head, progress)
+        for table in metadata.sorted_tables:
+            name = table.name
+            live.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+        for table in metadata.sorted_tables:
+            name = table.name
+            live.execute(f"DELETE FROM {name}")  # noqa: S608 - names of this program's tables
+            live.execute(f"INSERT INTO {name} SELECT * FROM {SCRATCH}.{name}")  # noqa: S608 - same
+        last = live.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()
+        assert last is not None
+        live.execute(
+            "INSERT INTO projection_positions VALUES (%s, %s, %s) ON CONFLICT (name)"
+            " DO UPDATE SET version = EXCLUDED.version, position = EXCLUDED.position",
+            [USAGE, VERSIONS[USAGE], last[0]],
+        )
+        live.commit()
+        _drop(scratch)
+    return RebuildResult(
+        tables=[],
+        facts_position=head,
+        usage_position=head,
+        ticks=ticks,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _enter(scratch: Connection) -> None:
+    row = scratch.execute("SELECT pg_try_advisory_lock(%s)", [_REBUILD_LOCK]).fetchone()
+    if row is None or not row[0]:
+        raise ConflictError("rebuild_running", "another rebuild of this database is running")
+    scratch.execute(f"DROP SCHEMA IF EXISTS {SCRATCH} CASCADE")
+    scratch.execute(f"CREATE SCHEMA {SCRATCH}")
+    scratch.commit()
+
+
+def _drop(scratch: Connection) -> None:
+    scratch.execute(f"DROP SCHEMA {SCRATCH} CASCADE")
+    scratch.commit()
+
+
+def _make_tables(scratch: Connection) -> None:
+    for table in metadata.sorted_tables:
+        scratch.execute(f"CREATE UNLOGGED TABLE {table.name} (LIKE ledger.{table.name} INCLUDING ALL)")
+        # INCLUDING ALL leaves exclusion constraints out; the live table has already enforced them.
+    scratch.commit()
+
+
+def _fold(
+    source: Connection,
+    scratch: Connection,
+    facts_position: int,
+    usage_position: int,
+    progress: Progress | None,
+) -> int:
+    """Fold the log into the scratch tables; returns how many ticks there were."""
+    fold = UsageFold()
+    last = max(facts_position, usage_position)
+    position = ticks = 0
+    scratch.execute("SET synchronous_commit = off")
+    scratch.commit()
+    while True:
+        events = read_page(source, position, PAGE_EVENTS)
+        events = [event for event in events if event.position <= last]
+        if not events:
+            break
+        with scratch.transaction():
+            facts.apply(scratch, _facts(events, facts_position))
+            usage = [event for event in events if event.position <= usage_position]
+            if usage:
+                page = fold.fold(scratch, usage)
+                usage_page.write(scratch, page, lock_accounts=False)
+                ticks += page.ticks
+        fold.committed()
+        position = events[-1].position
+        if progress is not None:
+            progress(min(position + events[-1].count - 1, last), last)
+    return ticks
+
+
+def _facts(events: list[Stored], facts_position: int) -> list[facts.Recorded]:
+    return [
+        facts.Recorded(decode_fact(event.topic, event.state), event.position)
+        for event in events
+        if event.topic != USAGE_REPORTED and event.position <= facts_position
+    ]
+
+
+# --- comparing -----------------------------------------------------------------------------------
+
+
+def _compare(snapshot: Connection, scratch: Connection, table: Table) -> TableResult:
+    live, rows = _digest(snapshot, table, "ledger")
+    rebuilt, rebuilt_rows = _digest(scratch, table, SCRATCH)
+    difference = None
+    if live != rebuilt:
+        difference = _first_difference(snapshot, scratch, table)
+    return TableResult(
+        name=table.name,
+        group=table.info["group"],
+        rows=max(rows, rebuilt_rows),
+        live_sha256=live,
+        rebuilt_sha256=rebuilt,
+        first_difference=difference,
+    )
+
+
+def _query(table: Table, schema: str) -> str:
+    """The canonical dump: every row as text, ordered by primary key."""
+    key = ", ".join(f"t.{column.name}" for column in table.primary_key.columns)
+    return f"SELECT t::text FROM {schema}.{table.name} t ORDER BY {key}"  # noqa: S608 - own names
+
+
+def _digest(connection: Connection, table: Table, schema: str) -> tuple[str, int]:
+    digest = hashlib.sha256()
+    rows = 0
+    with connection.transaction(), connection.cursor(name="dump") as cursor:
+        cursor.itersize = 10_000
+        cursor.execute(_query(table, schema))
+        for (text,) in cursor:
+            digest.update(text.encode())
+            digest.update(b"\n")
+            rows += 1
+    return digest.hexdigest(), rows
+
+
+def _first_difference(snapshot: Connection, scratch: Connection, table: Table) -> str:
+    with (
+        snapshot.transaction(),
+        scratch.transaction(),
+        snapshot.cursor(name="live") as live,
+        scratch.cursor(name="rebuilt") as rebuilt,
+    ):
+        live.execute(_query(table, "ledger"))
+        rebuilt.execute(_query(table, SCRATCH))
+        while True:
+            left, right = live.fetchone(), rebuilt.fetchone()
+            if left != right:
+                shown = [None if row is None else row[0] for row in (left, right)]
+                return f"live {shown[0]} · rebuilt {shown[1]}"
+            if left is None:
+                return "none"
+
