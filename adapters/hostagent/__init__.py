@@ -1,1 +1,1 @@
-"""What runs on a rented-out machine: reads, signs, spools and sends; it never decides what is billed."""
+"""What runs on a rented-out machine: it reads, signs and sends, and decides no bill."""

@@ -1,4 +1,4 @@
-"""How a host talks to the ledger: enrolment once, usage reports ever after (`host-agent.md` §12)."""
+"""How a host talks to the ledger: enrolment once, usage reports ever after."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RETRIED: Final = frozenset({408, 425, 429})
 _UNAUTHORIZED: Final = 401
 _SERVER_ERROR: Final = 500
 _FRAME_BYTES: Final = 32
-"""More than msgpack adds to one report: lengths of the array, the key id, the signature, the body."""
+"""More than msgpack adds to the key id, the signature and the body of one report."""
 
 
 _Answer = TypeVar("_Answer")
@@ -82,9 +82,9 @@ class UsageClient:
 
         Raises:
             AuthError: No signature of a request is good.
-            UnavailableError: No answer, or one that says "later"; `detail` holds `status` (null when
-                nothing came) and `retry_after_seconds` (0 when not said). Requests before the failed
-                one are stored; sending all again is harmless.
+            UnavailableError: No answer, or one that says "later"; `detail` holds `status` (null
+                when nothing came) and `retry_after_seconds` (0 when not said). Requests before
+                the failed one are stored; sending all again is harmless.
             RejectedError: The request can never succeed; `detail` holds `status`.
         """
         answers = []
@@ -216,7 +216,7 @@ def _decoded(decode: Callable[[bytes], _Answer], response: httpx.Response) -> _A
 
 
 def _bad_answer(response: httpx.Response, why: str) -> UnavailableError:
-    # What answered is not the ledger, or not this version of it; the reports are kept and sent again.
+    # What answered is not the ledger, or not this version of it: as good as no answer.
     message = f"{response.url} gave no answer of the ledger: {why}"
     status = response.status_code
     return UnavailableError("bad_answer", message, status=status, retry_after_seconds=0.0)

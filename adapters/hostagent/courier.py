@@ -1,4 +1,7 @@
-"""Delivery: at least once on the wire, oldest first, until the server has acknowledged (`host-agent.md` §12)."""
+"""Delivery: oldest first and at least once, until the server has acknowledged.
+
+The order of things is that of `host-agent.md` §12.2 and §12.3.
+"""
 
 from __future__ import annotations
 
@@ -241,7 +244,8 @@ class Courier:
                 self._spool.bury(ack.machine, ack.epoch, one.seq, one.code, one.reason)
             self._spool.acknowledge(ack.machine, ack.epoch, ack.acked_through)
         is_moving = len(self._spool) < before
-        is_moving |= any([self._fill(report, result) for report, result in gaps.values()])
+        for report, result in gaps.values():
+            is_moving |= self._fill(report, result)
         is_moving |= any(one.machine in self.stopped_machines for one in batch)
         if is_moving:
             self.attempt = 0

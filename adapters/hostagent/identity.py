@@ -1,4 +1,4 @@
-"""The host's Ed25519 key: made on the host at enrolment, never leaving it (`host-agent.md` §11.3)."""
+"""The host's Ed25519 key: made on the host at enrolment, and never leaving it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class SealedReport(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Seconds in a row with the same tick; bytes per second, utilisation in percent, −1 for unknown."""
+    """Seconds in a row with the same tick: bytes per second, utilisation in percent or -1."""
 
     seconds: int
     state: TickState
@@ -93,7 +93,7 @@ class ReportChain:
         prev: str = GENESIS_HASH,
         sealed_until: int = 0,
     ) -> None:
-        """Begin a new chain, or continue one whose last report had `next_seq - 1` and hash *prev*."""
+        """Begin a chain, or continue one whose last report had `next_seq - 1` and hash *prev*."""
         self.machine = machine
         self.signer = signer
         self.boot_id = boot_id
@@ -149,7 +149,7 @@ class ReportChain:
         return sealed
 
     def stand_in(self, seq: int, prev: str, start: int) -> SealedReport:
-        """A signed empty report for a *seq* whose own report is lost, so that the loss is on record.
+        """A signed empty report for a *seq* whose own report is lost: the loss is on record.
 
         Args:
             seq: The sequence number that the server waits for.
@@ -206,11 +206,12 @@ def block(
     instance: int,
     start: int,
     states: Sequence[TickState],
+    *,
     up: Sequence[int],
     down: Sequence[int],
     util: Sequence[int],
 ) -> InstanceBlock:
-    """The block of one instance from one value per second; utilisation −1 means unknown."""
+    """The block of one instance from one value per second; utilisation -1 means unknown."""
     count = len(states)
     assert len(up) == len(down) == len(util) == count, (count, len(up), len(down), len(util))
     return InstanceBlock(
@@ -238,7 +239,7 @@ def run_block(instance: int, start: int, runs: Sequence[Run]) -> InstanceBlock:
 
 
 def constant_block(
-    instance: int, start: int, count: int, state: TickState, up: int, down: int, util: int
+    instance: int, start: int, count: int, state: TickState, *, up: int, down: int, util: int
 ) -> InstanceBlock:
     """The block of an instance whose tick was the same in all *count* seconds."""
     return InstanceBlock(

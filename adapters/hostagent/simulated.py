@@ -1,4 +1,4 @@
-"""A host that exists only as numbers: it obeys, crashes, recovers and attests, driven by a given clock.
+"""A host that exists only as numbers: it obeys, crashes, recovers and attests by a given clock.
 
 Demo, scenarios and the trace use it in place of a machine. Nothing happens by itself: every method
 is told the second, a step at second `s` acts at the start of `s`, and `seal` attests what is
@@ -7,114 +7,11 @@ finished. What a container did is kept as changes, not as seconds, so quiet mont
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from adapters.hostagent.reports import (
-    ReportChain,
-    Run,
-    SealedReport,
-    Signer,
-    constant_block,
-    run_block,
-)
+from adapters.hostagent.container import Container, Load
+from adapters.hostagent.reports import ReportChain, SealedReport, Signer
 from ledger.domain.acknowledgement import Desired, DesiredInstance
 from ledger.domain.hardware import Inventory
-from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation, TickState
-
-_ACTIVE = frozenset({"loading", "running", "rebooting"})
-
-
-class Change(NamedTuple):
-    """What each second of a container is like from `second` on."""
-
-    second: int
-    state: TickState
-    up: int
-    down: int
-    util: int
-
-
-@dataclass(slots=True)
-class Load:
-    """What an instance does whenever it runs; it survives stop, start, crash and displacement."""
-
-    up_bytes_per_second: int = 0
-    down_bytes_per_second: int = 0
-    util: int = 100
-    """Percent; −1 for unknown."""
-    boot_seconds: int | None = 0
-    """From grant to confirmation; null: only when `confirm` is called."""
-
-
-@dataclass(slots=True)
-class Container:
-    """One instance on the host, whatever its state; `since` is the first second of the state."""
-
-    instance: int
-    assignment: int
-    state: TickState
-    since: int
-    load: Load
-    ready_at: int | None = None
-    """The second in which it begins to run, while it is loading or rebooting."""
-    run_until: int | None = None
-    """End of its credit lease."""
-    gone_at: int | None = None
-    changes: list[Change] = field(default_factory=list)
-    """Since the last seal; the first one is in force at the first second not sealed."""
-
-    @property
-    def is_active(self) -> bool:
-        """True while it holds GPUs and runs or is about to."""
-        return self.state in _ACTIVE
-
-    def become(self, state: TickState, second: int) -> None:
-        """Be in *state* from *second* on."""
-        self.state = state
-        self.since = second
-        self.record(second)
-
-    def record(self, second: int) -> None:
-        """Note what the seconds from *second* on are like."""
-        changes, load = self.changes, self.load
-        if self.state == "running":
-            up, down = load.up_bytes_per_second, load.down_bytes_per_second
-            change = Change(second, self.state, up, down, load.util)
-        else:
-            change = Change(second, self.state, 0, 0, -1)
-        if changes and changes[-1].second == second:
-            changes[-1] = change
-        elif not changes or changes[-1][1:] != change[1:]:
-            changes.append(change)
-
-    def block(self, start: int, until: int) -> InstanceBlock | None:
-        """Its ticks in `[start, until)`; null when it was not on the host then."""
-        changes = self.changes
-        start = max(start, changes[0].second)
-        if self.gone_at is not None:
-            until = min(until, self.gone_at)
-        if start >= until:
-            return None
-        if len(changes) == 1 or changes[1].second >= until:
-            _, state, up, down, util = changes[0]
-            return constant_block(self.instance, start, until - start, state, up, down, util)
-        runs = []
-        for index, (second, state, up, down, util) in enumerate(changes):
-            if second >= until:
-                break
-            end = changes[index + 1].second if index + 1 < len(changes) else until
-            seconds = min(end, until) - max(second, start)
-            runs.append(Run(seconds, state, up, down, util))
-        return run_block(self.instance, start, runs)
-
-    def forget(self, until: int) -> None:
-        """Drop the changes that matter only before *until*."""
-        changes = self.changes
-        passed = 0
-        while passed + 1 < len(changes) and changes[passed + 1].second <= until:
-            passed += 1
-        del changes[:passed]
+from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation
 
 
 class SimulatedHost:
@@ -147,7 +44,7 @@ class SimulatedHost:
             boot_id: Name of the first boot.
             report_seconds: Reports end at multiples of this, 1 to 300.
             idle_window_seconds: The same while no container is on the host.
-            boot_seconds: From a grant to its confirmation, unless an instance's load says otherwise.
+            boot_seconds: From a grant to its confirmation, where no `set_boot` says otherwise.
             inventory: Goes with the first report of each boot.
         """
         assert 1 <= report_seconds <= MAX_WINDOW_SECONDS, report_seconds
@@ -166,7 +63,9 @@ class SimulatedHost:
         self.silent_since: int | None = None
         self._departed: list[Container] = []
         self._observed: list[Observation] = []
-        self._desired: Desired | None = None
+        self._version = 0
+        self._missed: Desired | None = None
+        """What was wanted while the host was down."""
         self._is_new_boot = True
 
     # --- what the server wants -------------------------------------------------------------------
@@ -178,10 +77,11 @@ class SimulatedHost:
         is left as it is. A host that is down obeys when it recovers.
         """
         self.advance(now)
-        if self._desired is not None and desired.version < self._desired.version:
+        if desired.version < self._version:
             return
-        self._desired = desired
+        self._version = desired.version
         if self.is_down:
+            self._missed = desired
             return
         for wanted in desired.instances:
             self._obey(wanted, now)
@@ -245,7 +145,7 @@ class SimulatedHost:
         self._record(instance, now)
 
     def set_utilisation(self, instance: int, now: int, percent: int) -> None:
-        """GPU utilisation from *now* on, in percent; −1 for unknown."""
+        """GPU utilisation from *now* on, in percent; -1 for unknown."""
         self.advance(now)
         self._load(instance).util = percent
         self._record(instance, now)
@@ -327,8 +227,9 @@ class SimulatedHost:
                 self._load_image(container, now)
             else:
                 container.record(now)
-        if self._desired is not None:
-            self.obey(self._desired, now)
+        if self._missed is not None:
+            self.obey(self._missed, now)
+            self._missed = None
         self.advance(now)
 
     def advance(self, now: int) -> None:

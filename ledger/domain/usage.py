@@ -41,8 +41,8 @@ HealthKind = Literal[
 Name = Annotated[str, Meta(max_length=256)]
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 PositiveId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-Epoch = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Epoch = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Column = list[Natural | list[Natural]]
 """Integers, one a second; or runs `[value, seconds]` where that is shorter.
 

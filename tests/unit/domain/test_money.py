@@ -57,8 +57,8 @@ def test_finer_decimals_round_once_half_to_even(text: str, nanos: int) -> None:
     assert parse_dollars(text) == nanos
 
 
-def test_one_digit_of_a_double_never_shows() -> None:
-    """PRICE-14: a price that no binary float can hold keeps every digit, up to the largest posting."""
+def test_no_digit_is_lost_on_the_way() -> None:
+    """PRICE-14: a price that no binary float can hold keeps every one of its digits."""
     assert parse_dollars("999999999.999999999") == 999_999_999_999_999_999
 
 

@@ -1,0 +1,1 @@
+"""A whole marketplace under a simulated clock: the real services, simulated hosts, no waiting."""

@@ -1,0 +1,169 @@
+"""What a simulated marketplace looks like now, under the keys that scenarios expect."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from adapters.simulation.world import World
+from ledger.domain.ids import rfc3339
+from ledger.domain.money import format_dollars
+
+_METERS = ("gpu", "storage", "up", "down")
+
+
+def final_state(
+    world: World, machines: Mapping[str, int], instances: Mapping[str, int]
+) -> dict[str, Any]:
+    """Balances, states, charges and documents, in the names of the scenario.
+
+    Amounts are decimal texts of dollars, instants RFC 3339.
+    """
+    del machines
+    state = {
+        **_accounts(world),
+        **_instances(world, instances),
+        "invoices": _invoices(world, instances),
+        "anomalies": _anomalies(world, instances),
+        "notices": _notices(world),
+        "trial_balance": _trial_balance(world),
+    }
+    world.connection.commit()
+    return state
+
+
+def _accounts(world: World) -> dict[str, Any]:
+    names = {number: name for name, number in world.names.items()}
+    balances, held, hosts = {}, {}, {}
+    owners = {
+        row[0] for row in world.connection.execute("SELECT DISTINCT host_id FROM machines")
+    }
+    for number, posted, charged, reserved, earned, fees in world.connection.execute(
+        "SELECT c.account_id, c.posted, coalesce(u.charged, 0), coalesce((SELECT sum(h.amount)"
+        " FROM holds h WHERE h.account_id = c.account_id AND h.status = 'pending'"
+        " AND h.expires_at > %s), 0), coalesce(u.earned, 0), coalesce(u.fees, 0)"
+        " FROM account_credit c LEFT JOIN account_usage u USING (account_id)"
+        " ORDER BY c.account_id",
+        [world.now],
+    ):
+        name = names[number]
+        balances[name] = format_dollars(int(posted - charged - reserved))
+        held[name] = format_dollars(int(reserved))
+        if number in owners:
+            hosts[name] = format_dollars(int(earned - fees))
+    row = world.connection.execute("SELECT coalesce(sum(fees), 0) FROM account_usage").fetchone()
+    assert row is not None
+    return {
+        "balances": balances,
+        "held": held,
+        "hosts": hosts,
+        "platform": {"fees": format_dollars(int(row[0]))},
+    }
+
+
+def _instances(world: World, instances: Mapping[str, int]) -> dict[str, Any]:
+    names = {number: name for name, number in instances.items()}
+    states, running = {}, []
+    for number, status in world.connection.execute(
+        "SELECT instance_id, status FROM instances ORDER BY instance_id"
+    ):
+        states[names[number]] = status
+        if status in {"loading", "running"}:
+            running.append(names[number])
+    seconds: dict[str, dict[str, int]] = {name: {"gpu": 0, "storage": 0} for name in instances}
+    charges = {name: dict.fromkeys(_METERS, "0") for name in instances}
+    for row in world.connection.execute(
+        "SELECT instance_id, sum(gpu_quantity), sum(storage_quantity), sum(gpu_charge),"
+        " sum(storage_charge), sum(up_charge), sum(down_charge) FROM rate_segments"
+        " GROUP BY instance_id"
+    ):
+        name = names[row[0]]
+        seconds[name] = {"gpu": int(row[1]), "storage": int(row[2])}
+        charges[name] = {
+            meter: format_dollars(int(amount))
+            for meter, amount in zip(_METERS, row[3:], strict=True)
+        }
+    return {"states": states, "running": running, "billed_seconds": seconds, "charges": charges}
+
+
+def _invoices(world: World, instances: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    names = {number: name for name, number in world.names.items()}
+    tenants = {number: name for name, number in instances.items()}
+    lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for number, instance, meter, quantity, amount, late, used_from, used_until in (
+        world.connection.execute(
+            "SELECT number, instance_id, meter, quantity, amount, late, used_from, used_until"
+            " FROM invoice_lines ORDER BY number, line"
+        )
+    ):
+        lines[number].append(
+            {
+                "instance": tenants[instance],
+                "meter": meter,
+                "quantity": int(quantity),
+                "amount": format_dollars(int(amount)),
+                "late": late,
+                "used": [rfc3339(used_from), rfc3339(used_until)],
+            }
+        )
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in world.names}
+    for row in world.connection.execute(
+        "SELECT account_id, number, period_from, period_until, opening, movements, total, closing,"
+        " paid, issued_at FROM invoices ORDER BY position"
+    ):
+        amounts = zip(("opening", "movements", "total", "closing", "paid"), row[4:9], strict=True)
+        found[names[row[0]]].append(
+            {
+                "number": row[1],
+                "period": [rfc3339(row[2]), rfc3339(row[3])],
+                **{key: format_dollars(int(amount)) for key, amount in amounts},
+                "issued": rfc3339(row[9]),
+                "lines": lines[row[1]],
+            }
+        )
+    return found
+
+
+def _anomalies(world: World, instances: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    names = {number: name for name, number in instances.items()}
+    found: dict[str, dict[str, int]] = {name: {} for name in instances}
+    for number, code, seconds in world.connection.execute(
+        "SELECT instance_id, code, sum(until - start) FROM anomalies GROUP BY instance_id, code"
+        " ORDER BY instance_id, code"
+    ):
+        if number in names:
+            found[names[number]][code] = int(seconds)
+    return found
+
+
+def _notices(world: World) -> dict[str, list[str]]:
+    names = {number: name for name, number in world.names.items()}
+    found: dict[str, list[str]] = {name: [] for name in world.names}
+    for number, code in world.connection.execute(
+        "SELECT account_id, code FROM notices ORDER BY position"
+    ):
+        found[names[number]].append(code)
+    return found
+
+
+def _trial_balance(world: World) -> str:
+    """Debits minus credits over all ledger accounts; usage posts charge = host's share + fee."""
+    row = world.connection.execute(
+        "SELECT coalesce(sum(charged), 0) - coalesce(sum(earned - fees), 0)"
+        " - coalesce(sum(fees), 0) FROM account_usage"
+    ).fetchone()
+    posted = world.connection.execute(
+        "SELECT (SELECT coalesce(sum(posted), 0) FROM account_credit)"
+        " - (SELECT coalesce(sum(amount), 0) FROM movements WHERE credit = 'renter_credit')"
+        " + (SELECT coalesce(sum(amount), 0) FROM movements WHERE debit = 'renter_credit')"
+    ).fetchone()
+    hours = world.connection.execute(
+        "SELECT (SELECT coalesce(sum(charged), 0) FROM account_usage)"
+        " - (SELECT coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge), 0)"
+        "    FROM usage_hours)"
+    ).fetchone()
+    assert row is not None
+    assert posted is not None
+    assert hours is not None
+    return format_dollars(abs(int(row[0])) + abs(int(posted[0])) + abs(int(hours[0])))
