@@ -128,7 +128,7 @@ class World:
         """Let hosts obey, confirm and report within the present second, until nothing changes."""
         for _ in range(_STEPS_MAX):
             self._deliver(self.now)
-            self._project()
+            self.project()
             policies.run_due(self.ledger)
             if not self._obey():
                 return
@@ -138,7 +138,7 @@ class World:
     def _move(self, stop: int) -> None:
         self._deliver(stop)
         self.clock.move_to(stop)
-        self._project()
+        self.project()
         self.settle()
 
     def _next_stop(self, to: int) -> int:
@@ -263,7 +263,8 @@ class World:
         )
         assert {answer.status for answer in answers} <= {"duplicate"}, answers
 
-    def _project(self) -> None:
+    def project(self) -> None:
+        """Fold everything the log holds."""
         self.runner.catch_up(self.connection)
 
     def _obey(self) -> bool:
@@ -287,7 +288,7 @@ class World:
 
     def rebuild(self) -> RebuildResult:
         """Rebuild every read model and compare; the result says whether all are equal."""
-        self._project()
+        self.project()
         return check(self.ledger.database)
 
 

@@ -44,6 +44,8 @@ _LEASE_SECONDS = 86_400
 """How far ahead the end of a credit lease is looked for."""
 _LEASE_AGE_SECONDS = 5
 """A credit lease in an answer is at most this old."""
+_GONE_SECONDS = 7 * 86_400
+"""How long a destroyed instance is still named, for hosts that could not hear of it before."""
 _KNOWN_MACHINES_MAX = 100_000
 
 
@@ -325,7 +327,7 @@ class DesiredStates:
             "SELECT machine_id, instance_id, assignment_no, status, gpu_uuids, disk_bytes,"
             " account_id FROM instances WHERE machine_id = ANY(%s)"
             " AND (destroyed_at IS NULL OR destroyed_at > %s) ORDER BY instance_id",
-            [list(machine_ids), now - 3_600],
+            [list(machine_ids), now - _GONE_SECONDS],
         ).fetchall()
         runs = {row[6] for row in rows if row[3] in {"loading", "running"}}
         policy = read_policy(connection)
