@@ -1,8 +1,38 @@
-"""What all tests share: the depth of the property tests."""
+"""What all tests share: the depth of the property tests, one database server, fresh markets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from tests.support.databases import Server
+from tests.support.market import Market
 
 settings.register_profile("gpuledger", max_examples=60, deadline=None, print_blob=True)
 settings.load_profile("gpuledger")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One embedded PostgreSQL for this test process."""
+    running = Server()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def dsn(server: Server) -> Iterator[str]:
+    """A fresh migrated database."""
+    name = server.copy()
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture
+def market(dsn: str) -> Iterator[Market]:
+    """A marketplace under a clock that stands still."""
+    one = Market(dsn)
+    yield one
+    one.close()

@@ -228,7 +228,9 @@ class SimulatedHost:
             else:
                 container.record(now)
         if self._missed is not None:
-            self.obey(self._missed, now)
+            # What is no longer wanted must not be confirmed first.
+            for wanted in self._missed.instances:
+                self._obey(wanted, now)
             self._missed = None
         self.advance(now)
 

@@ -17,7 +17,7 @@ from adapters.simulation.state import final_state
 from adapters.simulation.world import World
 from ledger.domain.events import MachineSpec
 from ledger.domain.money import parse_fee
-from ledger.domain.usage import MAX_WINDOW_SECONDS
+from ledger.domain.usage import MAX_WINDOW_SECONDS, TickState
 from ledger.errors import LedgerError
 from ledger.services import accounts, machines, rentals
 from ledger.services.ledger import Policy, Unit
@@ -178,13 +178,15 @@ class _Run:
     def _machine(self, values: Mapping[str, Any]) -> int:
         name = values["machine"]
         if name not in self._machines:
-            raise self._fail(f"there is no machine `{name}` yet")
+            message = f"there is no machine `{name}` yet"
+            raise self._fail(message)
         return self._machines[name]
 
     def _instance(self, values: Mapping[str, Any]) -> int:
         name = values["instance"]
         if name not in self._instances:
-            raise self._fail(f"there is no instance `{name}` yet")
+            message = f"there is no instance `{name}` yet"
+            raise self._fail(message)
         return self._instances[name]
 
     def _host_of(self, instance_id: int) -> int:
@@ -201,7 +203,8 @@ class _Run:
     def _do_open_account(self, step: Step, values: Mapping[str, Any]) -> None:
         name = values["account"]
         if name in self._world.names:
-            raise self._fail(f"the account `{name}` exists already")
+            message = f"the account `{name}` exists already"
+            raise self._fail(message)
         account = self._account(name)
         if values.get("credit"):
             with self._unit() as unit:
@@ -247,7 +250,8 @@ class _Run:
         del step
         name, gpus = values["machine"], values["gpus"]
         if name in self._machines:
-            raise self._fail(f"the machine `{name}` exists already")
+            message = f"the machine `{name}` exists already"
+            raise self._fail(message)
         host = self._account(values["host"])
         spec = MachineSpec(
             gpus=gpus,
@@ -293,7 +297,8 @@ class _Run:
         del step
         name = values["as"]
         if name in self._instances:
-            raise self._fail(f"the instance `{name}` exists already")
+            message = f"the instance `{name}` exists already"
+            raise self._fail(message)
         account, machine = self._account(values["account"]), self._machine(values)
         with self._unit() as unit:
             instance = rentals.rent(
@@ -372,7 +377,7 @@ class _Run:
         del step
         machine = self._machine(values)
         self._boots += 1
-        self._world.hosts[machine].recover(self._world.now, f"boot-{machine}-{self._boots}")
+        self._world.recover(machine, f"boot-{machine}-{self._boots}")
 
     def _do_redeliver(self, step: Step, values: Mapping[str, Any]) -> None:
         del step
@@ -385,12 +390,18 @@ class _Run:
         chain = ReportChain(
             machine, host.chain.signer, boot_id=host.chain.boot_id, epoch=f"{step.number:032x}"
         )
-        state = "running" if values.get("running", True) else "stopped"
+        state: TickState = "running" if values.get("running", True) else "stopped"
         second, until = values["from"], values["until"]
         while second < until:
             count = min(until - second, MAX_WINDOW_SECONDS)
             block = constant_block(
-                instance, second, count, state, values.get("up", 0), values.get("down", 0), 100
+                instance,
+                second,
+                count,
+                state,
+                up=values.get("up", 0),
+                down=values.get("down", 0),
+                util=100,
             )
             one = chain.seal(second, count, [block])
             self._world.usage.deliver(

@@ -46,7 +46,7 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Located:
     result.line = node.start_mark.line + 1
     lines = {}
     for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise yaml.constructor.ConstructorError(
                 None, None, f"the key {key!r} is not a name", key_node.start_mark
@@ -55,7 +55,7 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Located:
             raise yaml.constructor.ConstructorError(
                 None, None, f"the key {key!r} stands here twice", key_node.start_mark
             )
-        result[key] = loader.construct_object(value_node, deep=True)  # type: ignore[no-untyped-call]
+        result[key] = loader.construct_object(value_node, deep=True)
         lines[key] = key_node.start_mark.line + 1
     result.lines = lines
     return result

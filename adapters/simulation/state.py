@@ -36,9 +36,7 @@ def final_state(
 def _accounts(world: World) -> dict[str, Any]:
     names = {number: name for name, number in world.names.items()}
     balances, held, hosts = {}, {}, {}
-    owners = {
-        row[0] for row in world.connection.execute("SELECT DISTINCT host_id FROM machines")
-    }
+    owners = {row[0] for row in world.connection.execute("SELECT DISTINCT host_id FROM machines")}
     for number, posted, charged, reserved, earned, fees in world.connection.execute(
         "SELECT c.account_id, c.posted, coalesce(u.charged, 0), coalesce((SELECT sum(h.amount)"
         " FROM holds h WHERE h.account_id = c.account_id AND h.status = 'pending'"
@@ -91,11 +89,18 @@ def _invoices(world: World, instances: Mapping[str, int]) -> dict[str, list[dict
     names = {number: name for name, number in world.names.items()}
     tenants = {number: name for name, number in instances.items()}
     lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for number, instance, meter, quantity, amount, late, used_from, used_until in (
-        world.connection.execute(
-            "SELECT number, instance_id, meter, quantity, amount, late, used_from, used_until"
-            " FROM invoice_lines ORDER BY number, line"
-        )
+    for (
+        number,
+        instance,
+        meter,
+        quantity,
+        amount,
+        late,
+        used_from,
+        used_until,
+    ) in world.connection.execute(
+        "SELECT number, instance_id, meter, quantity, amount, late, used_from, used_until"
+        " FROM invoice_lines ORDER BY number, line"
     ):
         lines[number].append(
             {

@@ -136,7 +136,7 @@ def _rows(path: Path, needed: set[str]) -> Iterator[csv.DictReader[str]]:
         raise RejectedError("invalid_trace", message) from error
 
 
-def run(  # noqa: PLR0913 - the options of the command
+def run(
     nodes_path: Path,
     pods_path: Path,
     *,
@@ -231,9 +231,7 @@ class _Replay:
                 account = world.account(unit, f"renter-{qos}")
                 accounts.deposit(unit, account, CREDIT, "credit")
             for node in self._nodes:
-                machine = world.add_machine(
-                    unit, world.names[f"host-{node.model}"], _spec(node)
-                )
+                machine = world.add_machine(unit, world.names[f"host-{node.model}"], _spec(node))
                 machines.list_machine(
                     unit,
                     machine,

@@ -161,7 +161,7 @@ class World:
         """
         far = 2**62
         rates: dict[int, int] = {}
-        owners = dict(
+        owners: dict[int, int] = dict(
             self.connection.execute(
                 "SELECT instance_id, account_id FROM instances WHERE destroyed_at IS NULL"
                 " AND up_rate + down_rate > 0"
@@ -212,13 +212,20 @@ class World:
         return self.report_seconds - self.now % self.report_seconds
 
     def crash(self, machine_id: int) -> None:
-        """A machine is down from now on; it seals what it has, and delivers it if it can be heard."""
+        """A machine is down; it seals what it has, and delivers it if it can be heard."""
         host = self.hosts[machine_id]
         last = host.crash(self.now)
         if host.silent_since is None:
             self.deliver([(self.now, one) for one in last])
         else:
             self._spooled.setdefault(machine_id, []).extend(last)
+
+    def recover(self, machine_id: int, boot_id: str) -> None:
+        """A machine that was down is up again, and first learns what is wanted of it."""
+        host = self.hosts[machine_id]
+        if host.silent_since is None:
+            host.obey(self.usage.desired(machine_id), self.now)
+        host.recover(self.now, boot_id)
 
     def resume(self, machine_id: int) -> None:
         """A silent machine is heard again and delivers its spool."""
@@ -295,5 +302,5 @@ class World:
 def temporary_home() -> Path:
     """A new folder that the database's own user can enter, wherever the program runs."""
     home = Path(tempfile.mkdtemp(prefix="gpuledger-"))
-    os.chmod(home, 0o755)  # noqa: PTH101, S103 - a server started by root runs as a user of its own
+    os.chmod(home, 0o755)  # noqa: S103 - a server started by root runs as a user of its own
     return home

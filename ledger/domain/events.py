@@ -166,10 +166,10 @@ class AccountExhausted(Fact, tag="account.exhausted.v1"):
     """
 
     account_id: int
-    dry_at: int
-    stopped_at: int
     available: int
     debt_limit: int
+    dry_at: int
+    stopped_at: int
 
 
 class AccountRestored(Fact, tag="account.restored.v1"):

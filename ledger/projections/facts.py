@@ -356,7 +356,7 @@ def _documents(
 # --- machines ------------------------------------------------------------------------------------
 
 
-def _machine(fact: e.MachineFact, position: int) -> Iterator[Change]:  # noqa: C901 - one case a fact
+def _machine(fact: e.MachineFact, position: int) -> Iterator[Change]:
     match fact:
         case e.MachineRegistered():
             spec = fact.spec
@@ -468,7 +468,7 @@ def _unlist(machine_id: int, at: int) -> Change:
 # --- instances -----------------------------------------------------------------------------------
 
 
-def _instance(fact: e.InstanceFact, position: int) -> Iterator[Change]:  # noqa: C901 - one case a fact
+def _instance(fact: e.InstanceFact, position: int) -> Iterator[Change]:
     instance_id = fact.instance_id
     match fact:
         case e.InstanceCreated():

@@ -151,7 +151,9 @@ def _drop(scratch: Connection) -> None:
 
 def _make_tables(scratch: Connection) -> None:
     for table in metadata.sorted_tables:
-        scratch.execute(f"CREATE UNLOGGED TABLE {table.name} (LIKE ledger.{table.name} INCLUDING ALL)")
+        scratch.execute(
+            f"CREATE UNLOGGED TABLE {table.name} (LIKE ledger.{table.name} INCLUDING ALL)"
+        )
         # INCLUDING ALL leaves exclusion constraints out; the live table has already enforced them.
     scratch.commit()
 
@@ -250,4 +252,3 @@ def _first_difference(snapshot: Connection, scratch: Connection, table: Table) -
                 return f"live {shown[0]} · rebuilt {shown[1]}"
             if left is None:
                 return "none"
-

@@ -28,6 +28,7 @@ from ledger.meters.pricing import STORAGE_DIVISOR
 from ledger.projections.usage_page import AnomalyPage, Hour, Page
 from ledger.projections.usage_state import (
     FAR_FUTURE,
+    Covered,
     MachineMeter,
     Meter,
     Segment,
@@ -157,7 +158,7 @@ class UsageFold:
 
     # --- facts -----------------------------------------------------------------------------------
 
-    def _fact(self, fact: e.AnyFact, stored: Stored) -> None:  # noqa: C901 - one case a fact
+    def _fact(self, fact: e.AnyFact, stored: Stored) -> None:
         page = self._page
         match fact:
             case e.PolicyAdopted():
@@ -419,7 +420,7 @@ class UsageFold:
             column_total(block.down),
         )
 
-    def _slow_block(  # noqa: C901 - the rule of §3.2, step by step
+    def _slow_block(
         self,
         machine: MachineMeter,
         block: InstanceBlock,
@@ -534,11 +535,8 @@ class UsageFold:
         self._adopt(meter)
         return meter
 
-    def _reload(self, covered: object, table: str, key: str, value: int) -> None:
+    def _reload(self, covered: Covered, table: str, key: str, value: int) -> None:
         """Take the ranges that were trimmed from memory back from their table."""
-        from ledger.projections.usage_state import Covered
-
-        assert isinstance(covered, Covered)
         before = covered.ranges[0].start if covered.ranges else FAR_FUTURE
         rows = self._connection.execute(
             f"SELECT start, until, position FROM {table} WHERE {key} = %s"  # noqa: S608 - constants
@@ -655,10 +653,8 @@ class UsageFold:
             segment.f_down = fee
         row.charged += charged
         row.kept += kept
-        if start < row.first_second:
-            row.first_second = start
-        if end > row.until:
-            row.until = end
+        row.first_second = min(row.first_second, start)
+        row.until = max(row.until, end)
 
     def _row(
         self,

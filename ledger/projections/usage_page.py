@@ -305,7 +305,7 @@ def _write_segments(connection: Connection, segments: list[tuple[int, Segment]])
 
 def _write_coverage(connection: Connection, table: str, key: str, owners: dict[int, Any]) -> None:
     rows = []
-    gone = []
+    gone: list[tuple[int, int]] = []
     for owner_id, owner in owners.items():
         covered: Covered = owner.covered
         if covered.gone:
@@ -378,8 +378,8 @@ def _write_hours(connection: Connection, hours: list[Hour]) -> None:
 
 
 def _write_anomalies(connection: Connection, page: Page) -> None:
-    gone = []
-    rows = []
+    gone: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for key, ranges in page.anomalies.written():
         starts = {row[0] for row in ranges.rows}
         gone.extend((*key, start) for start in ranges.seen - starts)

@@ -109,9 +109,22 @@ class Meter:
     """One instance as the meters see it."""
 
     __slots__ = (
-        "account_id", "assigned_at", "covered", "created", "destroyed", "dirty", "disk_bytes",
-        "dirty_intervals", "dirty_lost", "host_id", "instance_id", "intervals", "lost",
-        "machine_id", "segment", "segments",
+        "account_id",
+        "assigned_at",
+        "covered",
+        "created",
+        "destroyed",
+        "dirty",
+        "dirty_intervals",
+        "dirty_lost",
+        "disk_bytes",
+        "host_id",
+        "instance_id",
+        "intervals",
+        "lost",
+        "machine_id",
+        "segment",
+        "segments",
     )  # fmt: skip
 
     def __init__(

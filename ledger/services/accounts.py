@@ -415,7 +415,7 @@ def _movement(
     return True
 
 
-def _same(equal: bool, what: str, reference: str) -> None:  # noqa: FBT001 - a plain guard
+def _same(equal: bool, what: str, reference: str) -> None:
     if not equal:
         message = f"the {what} id {reference!r} already stands for another {what}"
         raise IdempotencyError("idempotency_conflict", message)

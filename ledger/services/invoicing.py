@@ -38,9 +38,7 @@ def issue_due(ledger: Ledger) -> int:
             if not connection.execute(_DUE, [position_of(connection), 1]).fetchone():
                 return issued
         with ledger.unit() as unit:
-            due = unit.connection.execute(
-                _DUE, [position_of(unit.connection), _BATCH]
-            ).fetchall()
+            due = unit.connection.execute(_DUE, [position_of(unit.connection), _BATCH]).fetchall()
             for account_id, period_from, period_until in due:
                 _issue(unit, account_id, period_from, period_until)
             issued += len(due)

@@ -48,7 +48,7 @@ class Listing(msgspec.Struct, frozen=True):
     until: int | None
 
 
-def rent(  # noqa: PLR0913 - what a renter can choose
+def rent(
     unit: Unit,
     account_id: int,
     machine_id: int,
@@ -217,7 +217,7 @@ def settle(unit: Unit, machine_id: int) -> list[int]:
     machine = require_machine(unit.connection, machine_id)
     if not _is_online(unit, machine):
         return []
-    uuids = dict(
+    uuids: dict[int, str] = dict(
         unit.connection.execute(
             "SELECT slot, gpu_uuid FROM gpus WHERE machine_id = %s", [machine_id]
         ).fetchall()

@@ -20,9 +20,11 @@ from ledger.domain.acknowledgement import (
     DesiredInstance,
     Rejection,
     ReportAnswer,
+    ReportStatus,
     UsageAnswer,
 )
 from ledger.domain.events import Fact
+from ledger.domain.ids import usage_stream
 from ledger.domain.usage import (
     MAX_BODY_BYTES,
     SIGNING_PREFIX,
@@ -32,7 +34,6 @@ from ledger.domain.usage import (
     decode_header,
     decode_report,
 )
-from ledger.domain.ids import usage_stream
 from ledger.services.credit import read_credit
 from ledger.services.ledger import Ledger, Unit, read_policy
 from ledger.services.observations import absorb
@@ -130,7 +131,9 @@ class UsageService:
             try:
                 judged.append(self._candidate(report))
             except ReportFault as fault:
-                status = "unauthorized" if fault.code == "auth_error" else "undecodable"
+                status: ReportStatus = (
+                    "unauthorized" if fault.code == "auth_error" else "undecodable"
+                )
                 judged.append(
                     ReportAnswer(
                         machine=0,
@@ -149,14 +152,8 @@ class UsageService:
             raise ReportFault("too_large", f"a report is at most {MAX_BODY_BYTES} bytes")
         header = decode_header(body)
         key = self._keys.get(self._ledger, header.machine, signed.key_id)
-        try:
-            if key is None:
-                raise InvalidSignature
-            key.verify(signed.signature, SIGNING_PREFIX + body)
-        except InvalidSignature:
-            raise ReportFault(
-                "auth_error", "the signature or its key is not that of this machine"
-            ) from None
+        if key is None or not _is_signed(key, signed):
+            raise ReportFault("auth_error", "the signature or its key is not that of this machine")
         report: UsageReport | None = None
         fault: ReportFault | None = None
         try:
@@ -236,6 +233,14 @@ class UsageService:
         )
 
 
+def _is_signed(key: Ed25519PublicKey, signed: SignedReport) -> bool:
+    try:
+        key.verify(signed.signature, SIGNING_PREFIX + signed.body)
+    except InvalidSignature:
+        return False
+    return True
+
+
 class KeyRing:
     """Public keys of machines, kept in memory and checked against the log under its lock."""
 
@@ -266,7 +271,7 @@ class KeyRing:
     def is_valid(
         self, connection: Connection, fact_position: int, machine_id: int, key_id: str
     ) -> bool:
-        """True when no fact up to *fact_position* revoked the key; asked again only after new facts."""
+        """True when no fact up to *fact_position* revoked it; asked again only after new facts."""
         key = (machine_id, key_id)
         if self._checked_at.get(key) == fact_position:
             return True
@@ -317,7 +322,7 @@ class DesiredStates:
     def _read(
         self, connection: Connection, machine_ids: Sequence[int], now: int
     ) -> dict[int, Desired]:
-        versions = dict(
+        versions: dict[int, int] = dict(
             connection.execute(
                 "SELECT machine_id, desired_version FROM machines WHERE machine_id = ANY(%s)",
                 [list(machine_ids)],

@@ -42,7 +42,7 @@ class Row(NamedTuple):
     topic: str
     state: bytes
     recorded_at: int
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     signature: bytes | None = None
     body_hash: bytes | None = None
     """SHA-256 of what was sent, where that is not the state itself."""
@@ -72,7 +72,7 @@ class Stored(NamedTuple):
     """An event as it lies in the log."""
 
     position: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     recorded_at: int
     version: int
     stream_id: str
@@ -99,7 +99,7 @@ class LogTransaction:
         ).fetchone()
         assert row is not None, "the log has no position row"
         self.next_position: int = row[0]
-        self.now = max(clock(), row[1])
+        self.now: int = max(clock(), row[1])
         self.fact_position: int = row[2]
         self._appended = False
 
@@ -391,7 +391,7 @@ class LedgerSubscription(ListenNotifySubscription[LedgerRecorder]):
             while not self._has_been_stopped:
                 self._recorder.wait(self._POLL_SECONDS)
                 self._pull()
-        except BaseException as error:  # noqa: BLE001 - handed to the consumer by the base class
+        except BaseException as error:
             self._thread_error = error
             self.stop()
 

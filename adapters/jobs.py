@@ -1,0 +1,142 @@
+"""What runs beside the API: the usage projection, and the policies on a timer.
+
+Of several processes one is the leader of each, by an advisory lock that its connection holds; when
+it dies, the lock is free and another takes over. Every job is idempotent, so two leaders for a
+moment do no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC
+from typing import Final
+
+import structlog
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from ledger.errors import LedgerError
+from ledger.projections.runner import UsageRunner, wait_for_events
+from ledger.services import policies
+from ledger.services.ledger import Ledger
+from ledger.store.database import Connection, translating
+from ledger.store.log import ensure_partitions
+
+PROJECTIONS_LOCK: Final = 7_415_003
+JOBS_LOCK: Final = 7_415_004
+_POLL_SECONDS: Final = 0.5
+_RETRY_SECONDS: Final = 1.0
+_PARTITION_SECONDS: Final = 60
+
+log = structlog.get_logger("gpuledger")
+
+
+class Leadership:
+    """A connection that holds an advisory lock for as long as it lives."""
+
+    def __init__(self, ledger: Ledger, lock: int) -> None:
+        """Want the lock; `held` says whether this process has it."""
+        self._ledger = ledger
+        self._lock = lock
+        self._connection: Connection | None = None
+
+    def held(self) -> bool:
+        """True when this process is the leader now; tries to become it otherwise."""
+        if self._connection is not None:
+            try:
+                with translating():
+                    self._connection.execute("SELECT 1")
+            except LedgerError:
+                self.release()
+            else:
+                return True
+        connection = self._ledger.database.connect(autocommit=True)
+        row = connection.execute("SELECT pg_try_advisory_lock(%s)", [self._lock]).fetchone()
+        if row is None or not row[0]:
+            connection.close()
+            return False
+        self._connection = connection
+        return True
+
+    def release(self) -> None:
+        """Let another process lead."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def run_projections(ledger: Ledger, stop: threading.Event) -> None:
+    """Keep the usage group's tables up with the log until *stop* is set."""
+    leadership = Leadership(ledger, PROJECTIONS_LOCK)
+    while not stop.is_set():
+        try:
+            if leadership.held():
+                _follow(ledger, leadership, stop)
+            else:
+                stop.wait(_RETRY_SECONDS)
+        except LedgerError as error:
+            log.warning("projection paused", code=error.code, reason=error.message)
+            stop.wait(_RETRY_SECONDS)
+    leadership.release()
+
+
+def _follow(ledger: Ledger, leadership: Leadership, stop: threading.Event) -> None:
+    runner = UsageRunner()
+    with (
+        translating(),
+        ledger.database.connect() as folding,
+        ledger.database.connect(autocommit=True) as listening,
+    ):
+        while not stop.is_set():
+            if not runner.step(folding):
+                folding.commit()
+                wait_for_events(listening, _POLL_SECONDS)
+                if not leadership.held():
+                    return
+
+
+def start_jobs(ledger: Ledger) -> BackgroundScheduler:
+    """Start the timer: policies every second, partitions every minute; both only as the leader."""
+    leadership = Leadership(ledger, JOBS_LOCK)
+
+    def as_leader(job: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                if leadership.held():
+                    job()
+            except LedgerError as error:
+                log.warning("job postponed", code=error.code, reason=error.message)
+
+        return run
+
+    def partitions() -> None:
+        with ledger.database.pool.connection() as connection:
+            made = ensure_partitions(connection)
+        if made:
+            log.info("partitions made ahead", count=made)
+
+    scheduler = BackgroundScheduler(
+        timezone=UTC,
+        executors={"default": ThreadPoolExecutor(1)},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+    )
+    scheduler.add_job(as_leader(lambda: policies.run_due(ledger)), "interval", seconds=1)
+    scheduler.add_job(as_leader(partitions), "interval", seconds=_PARTITION_SECONDS)
+    scheduler.start()
+    return scheduler
+
+
+def watch_parent(stop: threading.Event) -> None:
+    """Set *stop* when the process that started this one is gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while not stop.is_set():
+            if os.getppid() != parent:
+                stop.set()
+            time.sleep(_POLL_SECONDS)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
