@@ -1,0 +1,99 @@
+"""Accounts and their keys."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ledger.errors import NotFoundError
+from ledger.store.database import Connection
+from ledger.store.vault import Vault
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """An account; its name is none once it was erased."""
+
+    account_id: int
+    name: str | None
+    opened_at: int
+    erased_at: int | None
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key, without its secret."""
+
+    key_id: str
+    account_id: int
+    role: str
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    last_used_at: int | None
+
+
+def accounts(
+    connection: Connection, vault: Vault, *, after: int = 0, limit: int = 100
+) -> list[Account]:
+    """Accounts by id."""
+    rows = connection.execute(
+        "SELECT account_id, subject, opened_at, erased_at FROM accounts WHERE account_id > %s"
+        " ORDER BY account_id LIMIT %s",
+        [after, limit],
+    ).fetchall()
+    names = vault.names(connection, [row[1] for row in rows])
+    return [
+        Account(account_id=row[0], name=names.get(row[1]), opened_at=row[2], erased_at=row[3])
+        for row in rows
+    ]
+
+
+def account(connection: Connection, vault: Vault, account_id: int) -> Account:
+    """One account.
+
+    Raises:
+        NotFoundError: `no_such_account`.
+    """
+    found = accounts(connection, vault, after=account_id - 1, limit=1)
+    if not found or found[0].account_id != account_id:
+        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    return found[0]
+
+
+def find_account(connection: Connection, vault: Vault, name_or_id: str) -> int:
+    """The id of an account given by its name or its id.
+
+    Raises:
+        NotFoundError: `no_such_account`.
+    """
+    row = connection.execute(
+        "SELECT account_id FROM accounts WHERE name_hash = %s OR account_id = %s",
+        [
+            vault.keyed_hash(name_or_id),
+            int(name_or_id) if name_or_id.isdecimal() and len(name_or_id) < 19 else None,  # noqa: PLR2004 - digits of a bigint
+        ],
+    ).fetchone()
+    if row is None:
+        message = f"there is no account {name_or_id!r}; `gpuledger accounts` lists them"
+        raise NotFoundError("no_such_account", message)
+    return int(row[0])
+
+
+def api_keys(connection: Connection, account_id: int) -> list[ApiKey]:
+    """The keys of an account, oldest first."""
+    rows = connection.execute(
+        "SELECT k.key_id, k.account_id, k.role, k.created_at, k.expires_at, k.revoked_at,"
+        " s.last_used_at FROM api_keys k JOIN key_secrets s USING (key_id)"
+        " WHERE k.account_id = %s ORDER BY k.created_at, k.key_id",
+        [account_id],
+    )
+    return [
+        ApiKey(
+            key_id=row[0],
+            account_id=row[1],
+            role=row[2],
+            created_at=row[3],
+            expires_at=row[4],
+            revoked_at=row[5],
+            last_used_at=row[6],
+        )
+        for row in rows
+    ]

@@ -1,0 +1,132 @@
+"""What an account has, what it burns, how long that lasts, and whether the books balance."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ledger.errors import NotFoundError
+from ledger.services.credit import read_credit
+from ledger.services.ledger import read_policy
+from ledger.store.database import Connection
+
+
+class Balance(msgspec.Struct, frozen=True, kw_only=True):
+    """Credit at one second. available = posted - charged - held - accrued."""
+
+    account_id: int
+    at: int
+    posted: int
+    charged: int
+    held: int
+    accrued: int
+    available: int
+    burn_per_hour: int
+    runway_seconds: int | None
+    """None while nothing burns."""
+    exhausted_at: int | None
+    debt_limit: int | None
+    host_payable: int
+    """Earned as a host, after the platform's fee, not yet paid out."""
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """Credit set aside."""
+
+    hold_id: str
+    amount: int
+    status: str
+    captured: int
+    placed_at: int
+    expires_at: int
+    closed_at: int | None
+
+
+class TrialBalanceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One ledger account: what was debited, what was credited."""
+
+    ledger_account: str
+    debit: int
+    credit: int
+
+
+def balance(connection: Connection, account_id: int, now: int) -> Balance:
+    """The balance of an account at second *now*, to the nano.
+
+    Raises:
+        NotFoundError: `no_such_account`.
+    """
+    credit = read_credit(connection, [account_id]).get(account_id)
+    if credit is None:
+        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    policy = read_policy(connection)
+    row = connection.execute(
+        "SELECT c.exhausted_at, c.debt_limit, coalesce(u.earned - u.fees, 0)"
+        " FROM account_credit c LEFT JOIN account_usage u USING (account_id)"
+        " WHERE c.account_id = %s",
+        [account_id],
+    ).fetchone()
+    assert row is not None
+    burn, scale = credit.burn_per_hour()
+    dry = credit.dry_second(now, policy) if burn else None
+    return Balance(
+        account_id=account_id,
+        at=now,
+        posted=credit.posted,
+        charged=credit.charged,
+        held=credit.held(now),
+        accrued=credit.accrued(now, policy),
+        available=credit.available(now, policy),
+        burn_per_hour=burn // scale,
+        runway_seconds=None if dry is None else dry - now,
+        exhausted_at=row[0],
+        debt_limit=int(row[1]) if row[0] is not None else None,
+        host_payable=int(row[2]),
+    )
+
+
+def holds(
+    connection: Connection, account_id: int, *, after: str = "", limit: int = 100
+) -> list[Hold]:
+    """The holds of an account by id."""
+    rows = connection.execute(
+        "SELECT hold_id, amount, status, captured, placed_at, expires_at, closed_at FROM holds"
+        " WHERE account_id = %s AND hold_id > %s ORDER BY hold_id LIMIT %s",
+        [account_id, after, limit],
+    )
+    return [
+        Hold(
+            hold_id=row[0],
+            amount=int(row[1]),
+            status=row[2],
+            captured=int(row[3]),
+            placed_at=row[4],
+            expires_at=row[5],
+            closed_at=row[6],
+        )
+        for row in rows
+    ]
+
+
+def trial_balance(connection: Connection) -> list[TrialBalanceRow]:
+    """Debits and credits per ledger account; both columns add up to the same.
+
+    A usage charge debits the renter's credit and credits the host's payable and the platform's fee.
+    """
+    rows = connection.execute(
+        "SELECT name, sum(debit), sum(credit) FROM ("
+        " SELECT debit AS name, amount AS debit, 0 AS credit FROM movements"
+        " UNION ALL SELECT credit, 0, amount FROM movements"
+        " UNION ALL SELECT 'renter_credit', charge, 0 FROM usage"
+        " UNION ALL SELECT 'host_payable', 0, charge - fee FROM usage"
+        " UNION ALL SELECT 'platform_fee', 0, fee FROM usage) AS posted"
+        " GROUP BY name ORDER BY name".replace(
+            "FROM usage",
+            "FROM (SELECT coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge), 0)"
+            " AS charge, coalesce(sum(gpu_fee + storage_fee + up_fee + down_fee), 0) AS fee"
+            " FROM usage_hours) AS usage",
+        )
+    )
+    return [
+        TrialBalanceRow(ledger_account=name, debit=int(debit), credit=int(credit))
+        for name, debit, credit in rows
+    ]

@@ -1,0 +1,330 @@
+"""Ticks one by one, charges line by line, and what was attested and not billed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ledger.domain.events import USAGE_REPORTED
+from ledger.domain.ids import usage_stream
+from ledger.domain.usage import UsageReport, decode_stored, ticks_of
+from ledger.errors import NotFoundError
+from ledger.meters.pricing import METERS, Meter
+from ledger.store.database import Connection
+from ledger.store.log import Stored, read_stream
+
+_CHUNK = 64
+
+
+class TickView(msgspec.Struct, frozen=True, kw_only=True):
+    """One second of one instance, with its address in the log and the report that attests it."""
+
+    instance_id: int
+    second: int
+    state: str
+    up_bytes: int
+    down_bytes: int
+    utilisation: int
+    position: int
+    machine_id: int
+    epoch: str
+    seq: int
+    received_at: int
+    first: bool
+    """True when this is the first accepted tick of its second: the only one that can count."""
+
+
+class ChargeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Consumption of one item in one UTC hour or in one rate segment."""
+
+    instance_id: int
+    item: str
+    """`gpu`, `disk`, `bwu` or `bwd`."""
+    kind: str
+    rate: int
+    quantity: int
+    amount: int
+    fee: int
+    segment_from: int
+    used_from: int
+    used_until: int
+    hour: int | None
+    late: bool
+    position: int
+
+
+class AnomalyView(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that were attested, stored and not billed, and why."""
+
+    machine_id: int
+    instance_id: int | None
+    code: str
+    severity: str
+    start: int
+    until: int
+    amount: int
+    position: int
+
+
+_ITEMS: dict[Meter, str] = {"gpu": "gpu", "storage": "disk", "up": "bwu", "down": "bwd"}
+_AFTER_STOP_INFO_SECONDS = 30
+
+
+# --- ticks ---------------------------------------------------------------------------------------
+
+
+def ticks(
+    connection: Connection,
+    instance_id: int,
+    *,
+    start: int = 0,
+    until: int | None = None,
+    limit: int = 1_000,
+) -> list[TickView]:
+    """Up to *limit* ticks of an instance from second *start* on, by (second, position).
+
+    No index of ticks exists: windows of an epoch rise with its sequence numbers, so the first
+    report is found by halving, and the reports after it are read in order.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+    """
+    row = connection.execute(
+        "SELECT machine_id FROM instances WHERE instance_id = %s", [instance_id]
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("no_such_instance", f"there is no instance {instance_id}")
+    machine_id = row[0]
+    end = 2**62 if until is None else until
+    found: list[TickView] = []
+    epochs = connection.execute(
+        "SELECT epoch FROM machine_epochs WHERE machine_id = %s ORDER BY position", [machine_id]
+    ).fetchall()
+    for (epoch,) in epochs:
+        count = 0
+        for stored, report in _reports(connection, machine_id, epoch, start):
+            if report.start >= end or count >= limit:
+                break
+            for tick in _ticks(stored, report, instance_id, start, end):
+                found.append(tick)
+                count += 1
+    found.sort(key=lambda tick: (tick.second, tick.position))
+    seen: set[int] = set()
+    result = []
+    for tick in found:
+        result.append(msgspec.structs.replace(tick, first=tick.second not in seen))
+        seen.add(tick.second)
+    return result[:limit]
+
+
+def _ticks(
+    stored: Stored, report: UsageReport, instance_id: int, start: int, until: int
+) -> Iterator[TickView]:
+    for tick in ticks_of(report, stored.position):
+        if tick.instance == instance_id and start <= tick.second < until:
+            yield TickView(
+                instance_id=instance_id,
+                second=tick.second,
+                state=tick.state,
+                up_bytes=tick.up_bytes,
+                down_bytes=tick.down_bytes,
+                utilisation=tick.utilisation,
+                position=tick.position,
+                machine_id=report.machine,
+                epoch=report.epoch,
+                seq=report.seq,
+                received_at=stored.recorded_at,
+                first=True,
+            )
+
+
+def _reports(
+    connection: Connection, machine_id: int, epoch: str, second: int
+) -> Iterator[tuple[Stored, UsageReport]]:
+    """Reports of an epoch, from the first whose window ends after *second*."""
+    stream = usage_stream(machine_id, epoch)
+    version = _first_version(connection, stream, second)
+    while True:
+        page = read_stream(connection, stream, above=version, limit=_CHUNK)
+        for stored in page:
+            if stored.topic == USAGE_REPORTED:
+                yield stored, decode_stored(stored.state)
+        if len(page) < _CHUNK:
+            return
+        version = page[-1].version
+
+
+def _first_version(connection: Connection, stream: str, second: int) -> int:
+    """The last version known to end at or before *second*; found in log2(n) reads."""
+    row = connection.execute(
+        "SELECT version FROM stream_heads WHERE stream_id = %s", [stream]
+    ).fetchone()
+    low, high = 0, 0 if row is None else int(row[0])
+    while low < high:
+        middle = (low + high + 1) // 2
+        probe = next(
+            (
+                stored
+                for stored in read_stream(
+                    connection, stream, above=low, through=middle, descending=True, limit=_CHUNK
+                )
+                if stored.topic == USAGE_REPORTED
+            ),
+            None,
+        )
+        if probe is None:
+            break
+        if decode_stored(probe.state).until <= second:
+            low = middle
+        else:
+            high = probe.version - 1
+    return low
+
+
+# --- charges -------------------------------------------------------------------------------------
+
+_HOURS = """
+SELECT h.instance_id, h.hour, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
+       h.first_second, h.until, h.position, h.booked > h.hour * 3600,
+       h.gpu_quantity, h.gpu_charge, h.gpu_fee, h.storage_quantity, h.storage_charge, h.storage_fee,
+       h.up_quantity, h.up_charge, h.up_fee, h.down_quantity, h.down_charge, h.down_fee
+FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
+WHERE (h.instance_id, h.hour) > (%(instance)s, %(hour)s)
+  AND (%(only)s::bigint IS NULL OR h.instance_id = %(only)s)
+  AND (%(account)s::bigint IS NULL OR h.account_id = %(account)s)
+  AND h.hour >= %(start)s AND h.hour < %(until)s
+ORDER BY h.instance_id, h.hour, h.terms_no, h.booked LIMIT %(limit)s
+"""
+_SEGMENTS = """
+SELECT s.instance_id, NULL, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
+       h.first_second, h.until, h.position, false,
+       s.gpu_quantity, s.gpu_charge, s.gpu_fee, s.storage_quantity, s.storage_charge, s.storage_fee,
+       s.up_quantity, s.up_charge, s.up_fee, s.down_quantity, s.down_charge, s.down_fee
+FROM rate_segments s JOIN metered_instances m USING (instance_id) JOIN LATERAL (
+    SELECT min(first_second) AS first_second, max(until) AS until, min(position) AS position
+    FROM usage_hours h WHERE h.instance_id = s.instance_id AND h.terms_no = s.terms_no) h ON true
+WHERE s.instance_id > %(instance)s
+  AND (%(only)s::bigint IS NULL OR s.instance_id = %(only)s)
+  AND (%(account)s::bigint IS NULL OR m.account_id = %(account)s)
+  AND h.position IS NOT NULL
+ORDER BY s.instance_id, s.terms_no LIMIT %(limit)s
+"""
+
+
+def charges(
+    connection: Connection,
+    *,
+    instance_id: int | None = None,
+    account_id: int | None = None,
+    by_hour: bool = False,
+    start: int = 0,
+    until: int | None = None,
+    after: tuple[int, int] = (0, 0),
+    limit: int = 100,
+) -> list[ChargeLine]:
+    """What instances consumed, per rate segment or per UTC hour; nothing that costs nothing.
+
+    Args:
+        connection: An open connection.
+        instance_id: Only this instance.
+        account_id: Only this renter.
+        by_hour: One set of lines per UTC hour, from *start* to *until* (Unix seconds).
+        start: First second of the hours.
+        until: End of the hours.
+        after: (instance, hour) of the last row of the page before; without hours (instance, 0).
+        limit: Rows, of up to four lines each.
+    """
+    rows = connection.execute(
+        _HOURS if by_hour else _SEGMENTS,
+        {
+            "instance": after[0],
+            "hour": after[1],
+            "only": instance_id,
+            "account": account_id,
+            "start": start // 3_600,
+            "until": 2**60 if until is None else -(-until // 3_600),
+            "limit": limit,
+        },
+    )
+    lines = []
+    for row in rows:
+        for index, meter in enumerate(METERS):
+            quantity, amount, fee = (int(value) for value in row[12 + 3 * index : 15 + 3 * index])
+            if amount:
+                lines.append(
+                    ChargeLine(
+                        instance_id=row[0],
+                        item=_ITEMS[meter],
+                        kind=row[3],
+                        rate=int(row[4 + index]),
+                        quantity=quantity,
+                        amount=amount,
+                        fee=fee,
+                        segment_from=row[2],
+                        used_from=row[8],
+                        used_until=row[9],
+                        hour=None if row[1] is None else row[1] * 3_600,
+                        late=row[11],
+                        position=row[10],
+                    )
+                )
+    return lines
+
+
+# --- anomalies -----------------------------------------------------------------------------------
+
+
+def anomalies(
+    connection: Connection,
+    *,
+    machine_id: int | None = None,
+    host_id: int | None = None,
+    instance_id: int | None = None,
+    account_id: int | None = None,
+    after: tuple[int, int, str, int] = (0, -1, "", 0),
+    limit: int = 100,
+) -> list[AnomalyView]:
+    """Anomalies by (machine, instance, code, first second)."""
+    rows = connection.execute(
+        "SELECT a.machine_id, a.instance_id, a.code, a.start, a.until, a.amount, a.position"
+        " FROM anomalies a LEFT JOIN machines m USING (machine_id)"
+        " LEFT JOIN instances i ON i.instance_id = a.instance_id"
+        " WHERE (a.machine_id, a.instance_id, a.code, a.start) > (%(m)s, %(i)s, %(c)s, %(s)s)"
+        " AND (%(machine)s::bigint IS NULL OR a.machine_id = %(machine)s)"
+        " AND (%(host)s::bigint IS NULL OR m.host_id = %(host)s)"
+        " AND (%(instance)s::bigint IS NULL OR a.instance_id = %(instance)s)"
+        " AND (%(account)s::bigint IS NULL OR i.account_id = %(account)s)"
+        " ORDER BY a.machine_id, a.instance_id, a.code, a.start LIMIT %(limit)s",
+        {
+            **dict(zip("mics", after, strict=True)),
+            "machine": machine_id,
+            "host": host_id,
+            "instance": instance_id,
+            "account": account_id,
+            "limit": limit,
+        },
+    )
+    return [
+        AnomalyView(
+            machine_id=row[0],
+            instance_id=row[1] or None,
+            code=row[2],
+            severity=_severity(row[2], row[4] - row[3]),
+            start=row[3],
+            until=row[4],
+            amount=int(row[5]),
+            position=row[6],
+        )
+        for row in rows
+    ]
+
+
+def _severity(code: str, seconds: int) -> str:
+    if code in {"equivocation", "chain_fork"}:
+        return "critical"
+    if code == "duplicate_second":
+        return "info"
+    if code == "after_stop" and seconds <= _AFTER_STOP_INFO_SECONDS:
+        return "info"
+    return "warning"
