@@ -1,0 +1,1 @@
+"""HTTP: a frontend that turns requests into commands and questions, and answers into JSON."""

@@ -1,0 +1,1 @@
+"""The native API under /v1, one file per subject."""

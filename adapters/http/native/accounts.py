@@ -1,0 +1,254 @@
+"""Accounts, API keys, and the balance."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Response, delete, get, post
+from litestar.params import Parameter
+
+from adapters.http.call import ADMIN, ANYONE, AUDITOR, Call, allowed
+from adapters.http.wire import (
+    MAX_PAGE,
+    Body,
+    Dollars,
+    Instant,
+    Page,
+    decode_cursor,
+    instant,
+    page,
+    render,
+    render_all,
+)
+from ledger.errors import ForbiddenError
+from ledger.services import accounts as use_cases
+from ledger.services.ledger import Unit
+from ledger.services.questions import accounts as ask
+from ledger.services.questions import balances
+from ledger.store.database import Connection
+
+Limit = Annotated[int, Parameter(ge=1, le=MAX_PAGE, description="Rows on a page.")]
+Cursor = Annotated[str | None, Parameter(description="`next_cursor` of the page before.")]
+AccountFilter = Annotated[
+    int | None, Parameter(description="Another account; for auditors and admins.")
+]
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """An account; `name` is null once its personal data were erased."""
+
+    account_id: int
+    name: str | None
+    opened_at: Instant
+    erased_at: Instant | None
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose key this is."""
+
+    account_id: int
+    name: str | None
+    role: str
+    key_id: str
+
+
+class NewAccount(Body):
+    """A name that no other account has; it is kept encrypted, outside the log."""
+
+    name: str
+    currency: str = "USD"
+
+
+class NewKey(Body):
+    """Only admins make keys for another account or with another role than their own."""
+
+    role: Literal["renter", "host", "auditor", "admin"]
+    account_id: int | None = None
+    expires_at: str | None = None
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key without its secret."""
+
+    key_id: str
+    account_id: int
+    role: str
+    created_at: Instant
+    expires_at: Instant | None
+    revoked_at: Instant | None
+    last_used_at: Instant | None
+
+
+class KeySecret(msgspec.Struct, frozen=True, kw_only=True):
+    """The key itself, shown this once."""
+
+    key: str
+    account_id: int
+    role: str
+
+
+class Balance(msgspec.Struct, frozen=True, kw_only=True):
+    """Credit to the nano. available = posted - charged - held - accrued."""
+
+    account_id: int
+    at: Instant
+    posted: Dollars
+    charged: Dollars
+    held: Dollars
+    accrued: Dollars
+    available: Dollars
+    burn_per_hour: Dollars
+    runway_seconds: int | None
+    exhausted_at: Instant | None
+    debt_limit: Dollars | None
+    host_payable: Dollars
+
+
+class TrialBalanceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One ledger account."""
+
+    ledger_account: str
+    debit: Dollars
+    credit: Dollars
+
+
+class TrialBalance(msgspec.Struct, frozen=True, kw_only=True):
+    """Every ledger account; debits minus credits is always 0."""
+
+    rows: list[TrialBalanceRow]
+    difference: Dollars
+
+
+@get("/v1/me", opt=allowed(*ANYONE), summary="Whose key this is")
+async def me(call: Call) -> Me:
+    """Show the account and role of the key in use."""
+    principal = call.principal
+    found = await call.question(
+        lambda connection: ask.account(connection, call.ledger.vault, principal.account_id)
+    )
+    return Me(
+        account_id=principal.account_id,
+        name=found.name,
+        role=principal.role,
+        key_id=principal.key_id,
+    )
+
+
+@post("/v1/accounts", opt=allowed(*ADMIN), summary="Open an account")
+async def open_account(call: Call, data: NewAccount) -> Response[Account]:
+    """Open an account under a new name (`name_taken` otherwise)."""
+
+    def do(unit: Unit) -> Account:
+        account_id = use_cases.open_account(unit, data.name, currency=data.currency)
+        return render(Account, ask.account(unit.connection, unit.vault, account_id))
+
+    return await call.command(do, 201)
+
+
+@get("/v1/accounts", opt=allowed(*AUDITOR), summary="List accounts")
+async def list_accounts(call: Call, limit: Limit = 100, cursor: Cursor = None) -> Page[Account]:
+    """List all accounts by id."""
+    after = decode_cursor(cursor, int, 0)
+    vault = call.ledger.vault
+    found = await call.question(
+        lambda connection: ask.accounts(connection, vault, after=after, limit=limit + 1)
+    )
+    return page(Account, found, limit, lambda one: one.account_id)
+
+
+@get("/v1/accounts/{account_id:int}", opt=allowed(*AUDITOR), summary="Show an account")
+async def show_account(call: Call, account_id: int) -> Account:
+    """Show one account."""
+    vault = call.ledger.vault
+    found = await call.question(lambda connection: ask.account(connection, vault, account_id))
+    return render(Account, found)
+
+
+@delete(
+    "/v1/accounts/{account_id:int}/personal-data",
+    opt=allowed(*ADMIN),
+    status_code=200,
+    summary="Erase personal data",
+)
+async def erase(call: Call, account_id: int) -> Response[Account]:
+    """Destroy the key of an account's personal data; its books stay as they are."""
+
+    def do(unit: Unit) -> Account:
+        use_cases.erase_subject(unit, account_id)
+        return render(Account, ask.account(unit.connection, unit.vault, account_id))
+
+    return await call.command(do)
+
+
+@post("/v1/keys", opt=allowed(*ANYONE), summary="Make an API key")
+async def make_key(call: Call, data: NewKey) -> Response[KeySecret]:
+    """Make a key; its secret is in this answer and nowhere else."""
+    account_id = call.account(data.account_id)
+    if not call.is_admin and data.role != call.principal.role:
+        message = f"a key of role {call.principal.role} makes keys of its own role"
+        raise ForbiddenError("not_authorized", message)
+    expires_at = instant(data.expires_at, "expires_at")
+
+    def do(unit: Unit) -> KeySecret:
+        key = use_cases.create_key(unit, account_id, data.role, expires_at=expires_at)
+        return KeySecret(key=key, account_id=account_id, role=data.role)
+
+    return await call.command(do, 201)
+
+
+@get("/v1/keys", opt=allowed(*ANYONE), summary="List API keys")
+async def list_keys(call: Call, account_id: AccountFilter = None) -> list[Key]:
+    """List the keys of an account, without secrets."""
+    account = call.view(account_id) or call.principal.account_id
+    found = await call.question(lambda connection: ask.api_keys(connection, account))
+    return render_all(Key, found)
+
+
+@delete("/v1/keys/{key_id:str}", opt=allowed(*ANYONE), status_code=200, summary="Revoke a key")
+async def revoke_key(
+    call: Call, key_id: str, account_id: AccountFilter = None
+) -> Response[dict[str, Any]]:
+    """End a key at once; again changes nothing."""
+    account = call.account(account_id)
+
+    def do(unit: Unit) -> None:
+        use_cases.revoke_key(unit, account, key_id)
+
+    return await call.command(do)
+
+
+@get("/v1/balance", opt=allowed(*ANYONE), summary="Balance, burn and runway")
+async def show_balance(call: Call, account_id: AccountFilter = None) -> Balance:
+    """Show what is there, what burns, and how long that lasts, as of this second."""
+    account = call.view(account_id) or call.principal.account_id
+    now = call.ledger.clock()
+    found = await call.question(lambda connection: balances.balance(connection, account, now))
+    return render(Balance, found)
+
+
+@get("/v1/trial-balance", opt=allowed(*AUDITOR), summary="The trial balance")
+async def show_trial_balance(call: Call) -> TrialBalance:
+    """Show debits and credits of every ledger account."""
+
+    def run(connection: Connection) -> list[balances.TrialBalanceRow]:
+        return balances.trial_balance(connection)
+
+    rows = await call.question(run)
+    difference = sum(row.debit - row.credit for row in rows)
+    shown = TrialBalance(rows=render_all(TrialBalanceRow, rows), difference="0")
+    return msgspec.structs.replace(shown, difference=str(difference))
+
+
+HANDLERS = [
+    me,
+    open_account,
+    list_accounts,
+    show_account,
+    erase,
+    make_key,
+    list_keys,
+    revoke_key,
+    show_balance,
+    show_trial_balance,
+]

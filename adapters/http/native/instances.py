@@ -1,0 +1,277 @@
+"""Instances: renting, their commands, and their ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Response, delete, get, post
+from litestar.params import Parameter
+from msgspec import Meta
+
+from adapters.http.call import ANYONE, RENTER, Call, allowed
+from adapters.http.native.accounts import AccountFilter, Cursor, Limit
+from adapters.http.wire import (
+    Body,
+    Dollars,
+    Instant,
+    Page,
+    decode_cursor,
+    encode_cursor,
+    instant,
+    page,
+    render,
+    render_all,
+)
+from ledger.errors import NotFoundError
+from ledger.services import rentals
+from ledger.services.ledger import Unit
+from ledger.services.questions import instances as ask
+from ledger.services.questions import usage
+
+
+class NewInstance(Body):
+    """What to rent. `launch` (image, env, onstart …) is kept encrypted and never in the log."""
+
+    machine_id: int
+    disk_gb: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    gpus: Annotated[int, Meta(ge=1, le=16)] | None = None
+    label: str | None = None
+    cancel_unavail: bool = True
+    """Refuse with `no_capacity` when the GPUs are taken; otherwise the instance waits."""
+    launch: dict[str, Any] | None = None
+    account_id: int | None = None
+
+
+class NewLabel(Body):
+    """A name of the renter's own; null removes it."""
+
+    label: str | None
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance: the rental kind and all rates for the whole slice, its state, and its cost.
+
+    `storage_rate_per_hour` is what the disk goes on costing until the instance is destroyed.
+    """
+
+    instance_id: int
+    account_id: int
+    machine_id: int
+    listing_id: int
+    kind: str
+    gpus: int
+    disk_bytes: int
+    gpu_rate: Dollars
+    storage_rate: Dollars
+    storage_rate_per_hour: Dollars
+    up_rate: Dollars
+    down_rate: Dollars
+    until: Instant | None
+    label: str | None
+    status: str
+    reason: str
+    gpu_uuids: list[str]
+    created_at: Instant
+    first_run_at: Instant | None
+    stopped_at: Instant | None
+    destroyed_at: Instant | None
+    gpu_seconds: int
+    gpu_charge: Dollars
+    storage_seconds: int
+    storage_charge: Dollars
+    up_bytes: int
+    up_charge: Dollars
+    down_bytes: int
+    down_charge: Dollars
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """One attested second, its place in the log, and whether it is the first of its second."""
+
+    second: Instant
+    state: str
+    up_bytes: int
+    down_bytes: int
+    utilisation: int
+    position: int
+    machine_id: int
+    epoch: str
+    seq: int
+    received_at: Instant
+    first: bool
+
+
+def _shown(unit: Unit, instance_id: int) -> Instance:
+    return render(Instance, ask.instance(unit.connection, instance_id))
+
+
+@post("/v1/instances", opt=allowed(*RENTER), summary="Rent")
+async def rent(call: Call, data: NewInstance) -> Response[Instance]:
+    """Rent GPUs of a listed machine on demand; storage runs from now until it is destroyed."""
+    account = call.account(data.account_id)
+
+    def do(unit: Unit) -> Instance:
+        instance_id = rentals.rent(
+            unit,
+            account,
+            data.machine_id,
+            gpus=data.gpus,
+            disk_gb=data.disk_gb,
+            label=data.label,
+            wait=not data.cancel_unavail,
+            launch=data.launch,
+        )
+        return _shown(unit, instance_id)
+
+    return await call.command(do, 201)
+
+
+@get("/v1/instances", opt=allowed(*ANYONE), summary="List instances")
+async def list_instances(
+    call: Call,
+    account_id: AccountFilter = None,
+    machine_id: int | None = None,
+    status: str | None = None,
+    label: str | None = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[Instance]:
+    """List one's instances; a host's key lists those on its machines."""
+    after = decode_cursor(cursor, int, 0)
+    account = call.view(account_id)
+    host = None
+    if call.principal.role == "host":
+        account, host = None, call.principal.account_id
+    found = await call.question(
+        lambda connection: ask.instances(
+            connection,
+            account_id=account,
+            host_id=host,
+            machine_id=machine_id,
+            status=status,
+            label=label,
+            after=after,
+            limit=limit + 1,
+        )
+    )
+    return page(Instance, found, limit, lambda one: one.instance_id)
+
+
+async def _visible(call: Call, instance_id: int) -> ask.InstanceView:
+    found = await call.question(lambda connection: ask.instance(connection, instance_id))
+    mine = call.principal.account_id in {
+        found.host_id if call.principal.role == "host" else found.account_id
+    }
+    if not (call.sees_all or mine):
+        raise NotFoundError("no_such_instance", f"there is no instance {instance_id}")
+    return found
+
+
+@get("/v1/instances/{instance_id:int}", opt=allowed(*ANYONE), summary="Show an instance")
+async def show_instance(call: Call, instance_id: int) -> Instance:
+    """Show an instance, also after it was destroyed."""
+    return render(Instance, await _visible(call, instance_id))
+
+
+async def _command(
+    call: Call, instance_id: int, do: Callable[[Unit, int], None]
+) -> Response[Instance]:
+    def run(unit: Unit) -> Instance:
+        if not call.is_admin:
+            rentals.owned(unit, instance_id, call.principal.account_id)
+        do(unit, instance_id)
+        return _shown(unit, instance_id)
+
+    return await call.command(run)
+
+
+@post(
+    "/v1/instances/{instance_id:int}/start", opt=allowed(*RENTER), status_code=200, summary="Start"
+)
+async def start(call: Call, instance_id: int) -> Response[Instance]:
+    """Let it run again as soon as its GPUs are free."""
+    return await _command(call, instance_id, rentals.start)
+
+
+@post("/v1/instances/{instance_id:int}/stop", opt=allowed(*RENTER), status_code=200, summary="Stop")
+async def stop(call: Call, instance_id: int) -> Response[Instance]:
+    """End the GPU meter now; storage goes on at `storage_rate_per_hour` until it is destroyed."""
+
+    def do(unit: Unit, one: int) -> None:
+        rentals.stop(unit, one, by_admin=call.is_admin)
+
+    return await _command(call, instance_id, do)
+
+
+@post(
+    "/v1/instances/{instance_id:int}/reboot",
+    opt=allowed(*RENTER),
+    status_code=200,
+    summary="Reboot",
+)
+async def reboot(call: Call, instance_id: int) -> Response[Instance]:
+    """Restart the container in place; GPUs and priority are kept."""
+    return await _command(call, instance_id, rentals.reboot)
+
+
+@post(
+    "/v1/instances/{instance_id:int}/label", opt=allowed(*RENTER), status_code=200, summary="Label"
+)
+async def label(call: Call, instance_id: int, data: NewLabel) -> Response[Instance]:
+    """Give it another label."""
+    return await _command(call, instance_id, lambda unit, one: rentals.label(unit, one, data.label))
+
+
+@delete("/v1/instances/{instance_id:int}", opt=allowed(*RENTER), status_code=200, summary="Destroy")
+async def destroy(
+    call: Call,
+    instance_id: int,
+    reason: Annotated[str | None, Parameter(description="Required of admins.")] = None,
+) -> Response[Instance]:
+    """End every meter now; destroying again changes nothing."""
+
+    def do(unit: Unit, one: int) -> None:
+        rentals.destroy(unit, one, by_admin=call.is_admin, reason=reason)
+
+    return await _command(call, instance_id, do)
+
+
+@get("/v1/instances/{instance_id:int}/ticks", opt=allowed(*ANYONE), summary="List ticks")
+async def ticks(
+    call: Call,
+    instance_id: int,
+    start: Annotated[str | None, Parameter(query="from")] = None,
+    until: str | None = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[Tick]:
+    """List attested seconds one by one, each with its address in the log."""
+    await _visible(call, instance_id)
+    second, position = decode_cursor(cursor, tuple[int, int], (0, 0))
+    first = max(second, instant(start, "from") or 0)
+    end = instant(until, "until")
+    found = await call.question(
+        lambda connection: usage.ticks(
+            connection, instance_id, start=first, until=end, limit=limit + 1 + (position > 0)
+        )
+    )
+    rest = [one for one in found if (one.second, one.position) > (second, position)]
+    more = len(rest) > limit
+    kept = rest[:limit]
+    key = encode_cursor((kept[-1].second, kept[-1].position)) if more else None
+    return Page(items=render_all(Tick, kept), next_cursor=key)
+
+
+HANDLERS = [
+    rent,
+    list_instances,
+    show_instance,
+    start,
+    stop,
+    reboot,
+    label,
+    destroy,
+    ticks,
+]

@@ -1,0 +1,288 @@
+"""Machines: registration, enrolment, listings, and what the server wants of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import anyio.to_thread
+import msgspec
+from litestar import Request, Response, delete, get, post, put
+from litestar.datastructures import State
+from litestar.params import Parameter
+from msgspec import Meta
+
+from adapters.http.call import ANYONE, HOST, Call, allowed
+from adapters.http.native.accounts import Cursor, Limit
+from adapters.http.wire import Body, Dollars, Instant, Page, decode_cursor, instant, page, render
+from ledger.domain.acknowledgement import Desired
+from ledger.domain.events import MachineSpec
+from ledger.domain.hardware import Inventory
+from ledger.domain.money import parse_dollars
+from ledger.errors import NotFoundError
+from ledger.services import machines as use_cases
+from ledger.services.ledger import Ledger, Unit
+from ledger.services.questions import machines as ask
+from ledger.services.usage import UsageService
+
+Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class NewMachine(Body):
+    """A whole computer: sizes in GB, links in Mbit/s."""
+
+    gpus: Size
+    gpu_name: Annotated[str, Meta(min_length=1, max_length=128)]
+    gpu_ram_gb: Size
+    cpu_cores: Size
+    ram_gb: Size
+    disk_gb: Size
+    up_mbps: Size
+    down_mbps: Size
+    host_id: int | None = None
+
+
+class NewListing(Body):
+    """Prices in dollars: per GPU and hour, per GB and month of 720 h, per GB of traffic."""
+
+    gpu_hour: Dollars
+    storage_gb_month: Dollars
+    up_gb: Dollars = "0"
+    down_gb: Dollars = "0"
+    min_bid: Dollars | None = None
+    min_gpus: Annotated[int, Meta(ge=1, le=16)] = 1
+    until: str | None = None
+
+
+class NewEnrolment(Body):
+    """What the agent presents once: the token, its public key, its GPUs in slot order."""
+
+    token: str
+    public_key: str
+    gpu_uuids: Annotated[list[str], Meta(min_length=1, max_length=16)]
+    inventory: Inventory | None = None
+
+
+class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine is enrolled under this key."""
+
+    machine_id: int
+    key_id: str
+
+
+class EnrolmentToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A one-time token, valid for an hour, shown this once."""
+
+    machine_id: int
+    token: str
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine is offered at; `slices` are the numbers of GPUs that can be rented."""
+
+    listing_id: int
+    gpu_rate_per_gpu: Dollars
+    storage_rate: Dollars
+    up_rate: Dollars
+    down_rate: Dollars
+    min_bid_per_gpu: Dollars | None
+    min_gpus: int
+    slices: list[int]
+    until: Instant | None
+    listed_at: Instant
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine as registered, and how it is now."""
+
+    machine_id: int
+    host_id: int
+    gpus: int
+    gpu_name: str
+    gpu_ram_gb: int
+    cpu_cores: int
+    ram_gb: int
+    disk_gb: int
+    up_mbps: int
+    down_mbps: int
+    registered_at: Instant
+    enrolled_at: Instant | None
+    online: bool
+    last_report_at: Instant | None
+    free_gpus: int
+    free_disk_gb: int
+    listing: Listing | None
+
+
+def _own(unit: Unit, call: Call, machine_id: int) -> use_cases.Machine:
+    machine = use_cases.require_machine(unit.connection, machine_id)
+    if not call.is_admin and machine.host_id != call.principal.account_id:
+        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+    return machine
+
+
+def _shown(unit: Unit, machine_id: int) -> Machine:
+    return render(Machine, ask.machine(unit.connection, machine_id, unit.now))
+
+
+@post("/v1/machines", opt=allowed(*HOST), summary="Register a machine")
+async def register(call: Call, data: NewMachine) -> Response[Machine]:
+    """Announce a machine; it can be listed once its agent has enrolled."""
+    host = call.account(data.host_id)
+    spec = MachineSpec(
+        gpus=data.gpus,
+        gpu_name=data.gpu_name,
+        gpu_ram_gb=data.gpu_ram_gb,
+        cpu_cores=data.cpu_cores,
+        ram_gb=data.ram_gb,
+        disk_gb=data.disk_gb,
+        up_mbps=data.up_mbps,
+        down_mbps=data.down_mbps,
+    )
+    return await call.command(lambda unit: _shown(unit, use_cases.register(unit, host, spec)), 201)
+
+
+@get("/v1/machines", opt=allowed(*ANYONE), summary="List machines")
+async def list_machines(
+    call: Call,
+    offered: Annotated[
+        bool, Parameter(description="The market: only those with a listing.")
+    ] = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Page[Machine]:
+    """List the market for renters, one's own machines for hosts, all for auditors and admins."""
+    after = decode_cursor(cursor, int, 0)
+    now = call.ledger.clock()
+    host = call.principal.account_id if call.principal.role == "host" and not offered else None
+    market = offered or call.principal.role == "renter"
+    found = await call.question(
+        lambda connection: ask.machines(
+            connection, now, host_id=host, offered=market, after=after, limit=limit + 1
+        )
+    )
+    return page(Machine, found, limit, lambda one: one.machine_id)
+
+
+@get("/v1/machines/{machine_id:int}", opt=allowed(*ANYONE), summary="Show a machine")
+async def show_machine(call: Call, machine_id: int) -> Machine:
+    """Show a machine that is offered, or one's own."""
+    now = call.ledger.clock()
+    found = await call.question(lambda connection: ask.machine(connection, machine_id, now))
+    is_mine = found.host_id == call.principal.account_id
+    if not (call.sees_all or is_mine or found.listing is not None):
+        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+    return render(Machine, found)
+
+
+@post(
+    "/v1/machines/{machine_id:int}/enrolment-tokens",
+    opt=allowed(*HOST),
+    summary="Make an enrolment token",
+)
+async def offer_enrolment(call: Call, machine_id: int) -> Response[EnrolmentToken]:
+    """Make the one-time token with which the machine's agent enrols."""
+
+    def do(unit: Unit) -> EnrolmentToken:
+        _own(unit, call, machine_id)
+        token = use_cases.offer_enrolment(unit, machine_id)
+        return EnrolmentToken(machine_id=machine_id, token=token)
+
+    return await call.command(do, 201)
+
+
+@post("/v1/enrolments", dependencies={}, summary="Enrol a machine's agent", security=[{}])
+async def enrol(request: Request[Any, Any, State], data: NewEnrolment) -> Enrolment:
+    """Bind the agent's Ed25519 public key to the machine; the token is the credential."""
+    ledger: Ledger = request.app.state.ledger
+
+    def do() -> Enrolment:
+        with ledger.unit() as unit:
+            done = use_cases.enrol(
+                unit, data.token, data.public_key, data.gpu_uuids, data.inventory
+            )
+        return Enrolment(machine_id=done.machine_id, key_id=done.key_id)
+
+    return await anyio.to_thread.run_sync(do)
+
+
+@delete(
+    "/v1/machines/{machine_id:int}/keys/{key_id:str}",
+    opt=allowed(*HOST),
+    status_code=200,
+    summary="Revoke a machine's key",
+)
+async def revoke_key(
+    call: Call, machine_id: int, key_id: str, reason: str = "revoked"
+) -> Response[dict[str, Any]]:
+    """Refuse everything that arrives under this key from now on."""
+
+    def do(unit: Unit) -> None:
+        _own(unit, call, machine_id)
+        use_cases.revoke_key(unit, machine_id, key_id, reason[:256])
+
+    return await call.command(do)
+
+
+@put("/v1/machines/{machine_id:int}/listing", opt=allowed(*HOST), summary="List a machine")
+async def list_machine(call: Call, machine_id: int, data: NewListing) -> Response[Machine]:
+    """Offer a machine at these prices; contracts that exist keep theirs."""
+    prices = use_cases.Prices(
+        parse_dollars(data.gpu_hour),
+        parse_dollars(data.storage_gb_month),
+        parse_dollars(data.up_gb),
+        parse_dollars(data.down_gb),
+        None if data.min_bid is None else parse_dollars(data.min_bid),
+    )
+    until = instant(data.until, "until")
+
+    def do(unit: Unit) -> Machine:
+        _own(unit, call, machine_id)
+        use_cases.list_machine(unit, machine_id, prices, min_gpus=data.min_gpus, until=until)
+        return _shown(unit, machine_id)
+
+    return await call.command(do)
+
+
+@delete(
+    "/v1/machines/{machine_id:int}/listing",
+    opt=allowed(*HOST),
+    status_code=200,
+    summary="Unlist a machine",
+)
+async def unlist_machine(call: Call, machine_id: int) -> Response[Machine]:
+    """Take a machine off the market; contracts go on."""
+
+    def do(unit: Unit) -> Machine:
+        _own(unit, call, machine_id)
+        use_cases.unlist_machine(unit, machine_id)
+        return _shown(unit, machine_id)
+
+    return await call.command(do)
+
+
+@get(
+    "/v1/machines/{machine_id:int}/desired",
+    opt=allowed(*HOST),
+    summary="What a machine should do now",
+)
+async def desired(request: Request[Any, Any, State], call: Call, machine_id: int) -> Desired:
+    """Show the state that the machine's agent should move towards."""
+    usage: UsageService = request.app.state.usage
+    now = call.ledger.clock()
+    found = await call.question(lambda connection: ask.machine(connection, machine_id, now))
+    if not call.is_admin and found.host_id != call.principal.account_id:
+        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+    return await anyio.to_thread.run_sync(usage.desired, machine_id)
+
+
+HANDLERS = [
+    register,
+    list_machines,
+    show_machine,
+    offer_enrolment,
+    enrol,
+    revoke_key,
+    list_machine,
+    unlist_machine,
+    desired,
+]
