@@ -1,7 +1,7 @@
 """Every error that gpuledger raises on purpose.
 
-The branch of the tree says what the caller can do about it; the `code` of a leaf is stable and part of the
-public interface (`marketplace.md` §19). HTTP statuses live in `adapters/http/errors.py`, once.
+The branch of the tree says what the caller can do about it; the `code` of a leaf is stable and part
+of the public interface (`marketplace.md` §19). HTTP statuses live in `adapters/http/errors.py`.
 """
 
 from __future__ import annotations

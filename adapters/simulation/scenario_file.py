@@ -61,8 +61,9 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Located:
     return result
 
 
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)
+_add: Any = _Loader.add_constructor  # its stub wants the base class of every loader
+_add("tag:yaml.org,2002:map", _mapping)
+_add("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)
 
 
 @dataclass(frozen=True)

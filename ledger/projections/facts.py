@@ -523,7 +523,8 @@ def _instance(fact: e.InstanceFact, position: int) -> Iterator[Change]:
         case e.InstanceRunning():
             yield Change(
                 "UPDATE instances SET status = 'running', reason = '', gpu_from = %s,"
-                " gpu_until = NULL, first_run_at = coalesce(first_run_at, %s), changed_position = %s"
+                " gpu_until = NULL, first_run_at = coalesce(first_run_at, %s),"
+                " changed_position = %s"
                 " WHERE instance_id = %s",
                 (fact.gpu_from, fact.gpu_from, position, instance_id),
             )

@@ -106,7 +106,7 @@ def swap(database: Database, progress: Progress | None = None) -> RebuildResult:
     ):
         _enter(scratch)
         _make_tables(scratch)
-        # The log is held: what is folded is all there is, and nothing changes until the swap is done.
+        # The log is held: what is folded is all there is until the tables have changed places.
         live.execute("SELECT 1 FROM log_position FOR UPDATE")
         head = head_position(live)
         ticks = _fold(live, scratch, head, head, progress)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledger.store.database import Connection
 
 PAGE_EVENTS = 1_000
-"""Events in one page; enough that sets are large, few enough that freshness stays below a second."""
+"""Events in one page: enough that sets are large, few enough that freshness stays below 1 s."""
 
 
 def position_of(connection: Connection, group: str = USAGE) -> int:

@@ -463,7 +463,7 @@ account_usage = _table(
     _money("fees"),
     fillfactor=50,
 )
-"""Usage charged to an account as renter, earned by it as host, and the fees kept of its earnings."""
+"""Usage charged to an account as renter, earned by it as host, and the fees kept of that."""
 anomalies = _table(
     "anomalies",
     USAGE,

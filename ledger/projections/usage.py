@@ -1,4 +1,4 @@
-"""The metering fold: which attested seconds count, what they cost, and in which hour they are booked.
+"""The metering fold: which attested seconds count, what they cost, in which hour they are booked.
 
 A report is folded in one pass. The usual block (one state, the next seconds, one hour, inside or
 outside the GPU interval as a whole) costs four sums; everything else is cut into pieces that are
@@ -730,7 +730,7 @@ def _pieces(meter: Meter, start: int, end: int) -> list[tuple[int, int, Segment]
 
 
 def _outside_code(meter: Meter, start: int, end: int) -> tuple[str, int]:
-    """Why GPU-billable ticks from *start* lie outside every GPU interval, and up to which second."""
+    """Why billable ticks from *start* lie outside every GPU interval, and up to which second."""
     if start >= meter.destroyed:
         return "after_destroy", end
     end = min(end, meter.destroyed)

@@ -187,7 +187,7 @@ def authenticate(connection: Connection, key: str, now: int) -> Principal:
     return Principal(row[0], row[1], key_id)
 
 
-# --- money that an account moves itself ------------------------------------------------------------
+# --- money that an account moves itself ----------------------------------------------------------
 
 
 def deposit(

@@ -145,7 +145,7 @@ class Credit:
         return None
 
     def dry_between(self, after: int, now: int, policy: Policy) -> int:
-        """The first second in `(after, now]` at which available ≤ 0, given that it is so at *now*."""
+        """The first second in `(after, now]` with available ≤ 0, given that it is so at *now*."""
         found = _first(lambda at: self.available(at, policy), after + 1, now + 1)
         return now if found is None else found
 
@@ -172,7 +172,7 @@ def admission_cost(gpu_rate: int, storage_rate: int, disk_bytes: int) -> int:
 
 
 def lock_credit(connection: Connection, account_ids: Collection[int]) -> dict[int, Credit]:
-    """The credit of *account_ids*, their rows locked in ascending order until the transaction ends."""
+    """The credit of *account_ids*, their rows locked in ascending order."""
     ids = sorted(set(account_ids))
     connection.execute(
         "SELECT 1 FROM account_credit WHERE account_id = ANY(%s) ORDER BY account_id"

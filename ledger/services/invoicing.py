@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from ledger.domain.events import InvoiceIssued, InvoiceLine
-from ledger.domain.ids import account_stream, month_start
+from ledger.domain.ids import account_stream, month_start, next_month_start
+from ledger.errors import NotFoundError
 from ledger.meters.pricing import METERS
 from ledger.projections.runner import position_of
 from ledger.services.ledger import Ledger, Unit
@@ -42,6 +45,46 @@ def issue_due(ledger: Ledger) -> int:
             for account_id, period_from, period_until in due:
                 _issue(unit, account_id, period_from, period_until)
             issued += len(due)
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What the invoice of the running period would say if it were issued now."""
+
+    account_id: int
+    period_from: int
+    period_until: int
+    opening: int
+    movements: int
+    total: int
+    closing: int
+    lines: list[InvoiceLine]
+
+
+def preview(connection: Connection, account_id: int, now: int) -> Preview:
+    """The invoice of the running period as far as it has come; nothing is issued.
+
+    Raises:
+        NotFoundError: `no_such_account`.
+    """
+    row = connection.execute(
+        "SELECT closed_until FROM accounts WHERE account_id = %s", [account_id]
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    period_from, period_until = row[0], next_month_start(max(now, row[0]))
+    lines = _lines(connection, account_id, period_from, period_until)
+    total = sum(line.amount for line in lines)
+    opening, movements = _balance(connection, account_id, period_from, period_until)
+    return Preview(
+        account_id=account_id,
+        period_from=period_from,
+        period_until=period_until,
+        opening=opening,
+        movements=movements,
+        total=total,
+        closing=opening + movements - total,
+        lines=lines,
+    )
 
 
 def _issue(unit: Unit, account_id: int, period_from: int, period_until: int) -> None:
@@ -109,7 +152,7 @@ ORDER BY min(h.hour), h.instance_id, h.terms_no
 def _lines(
     connection: Connection, account_id: int, period_from: int, period_until: int
 ) -> list[InvoiceLine]:
-    """One line per instance, meter and rate segment; late usage apart; nothing that costs nothing."""
+    """One line per instance, meter and rate segment; late usage apart; no zero lines."""
     lines = []
     for row in connection.execute(_LINES, [account_id, month_start(period_from), period_until]):
         instance_id, _, booked, hour, since, kind = row[:6]

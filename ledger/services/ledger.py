@@ -263,7 +263,7 @@ class Ledger:
 
         Raises:
             IdempotencyError: `idempotency_conflict`: the key was used for another request.
-            ConflictError: `idempotency_in_flight`: the first request with this key is still running.
+            ConflictError: `idempotency_in_flight`: the first such request is still running.
         """
         with translating(), self.database.pool.connection() as connection:
             _claim(connection, scope, key)

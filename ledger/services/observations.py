@@ -35,13 +35,14 @@ def absorb(unit: Unit, report: UsageReport, head: Head, received_at: int) -> Non
             stream,
             MachineBooted(machine_id=report.machine, boot_id=report.boot_id, booted_at=received_at),
         )
-        _change_boot(unit, report, attested_until, received_at)
+        if machine.boot_id is not None:
+            _change_boot(unit, report, attested_until, received_at)
     changed = False
     for seen in report.observed:
         try:
             instance = unit.instance(seen.instance)
         except NotFoundError:
-            continue  # Its ticks are anomalies (`unknown_instance`); there is no stream to write to.
+            continue  # Its ticks are anomalies (`unknown_instance`); it has no stream.
         if instance.machine_id != report.machine:
             continue
         wish = Observe(

@@ -89,7 +89,7 @@ def expire_contracts(ledger: Ledger) -> None:
 def time_out_launches(ledger: Ledger) -> None:
     """Stop instances whose container nobody confirmed for half an hour."""
     query = (
-        "SELECT instance_id FROM instances WHERE status = 'loading'"
+        "SELECT instance_id FROM instances WHERE status = 'loading'"  # noqa: S608 - a constant
         f" AND greatest(assigned_at, gpu_until) + {LAUNCH_TIMEOUT_SECONDS} <= %s"
         " ORDER BY instance_id"
     )
@@ -156,7 +156,7 @@ def watch_machines(ledger: Ledger) -> None:
 def _machines_that_changed(
     connection: Connection, now: int, silence: int
 ) -> list[tuple[int, int, int, bool]]:
-    """Machines whose overlay is not what their last contact says: (machine, host, contact, gone)."""
+    """Machines whose overlay is not what their last contact says: machine, host, contact, gone."""
     rows = connection.execute(
         f"SELECT machine_id, host_id, contact, offline_since FROM ({_CONTACT}"  # noqa: S608 - constant
         " GROUP BY m.machine_id) AS seen JOIN machines USING (machine_id)"

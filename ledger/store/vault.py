@@ -25,7 +25,7 @@ _VARIABLE = "GPULEDGER_VAULT_KEY"
 
 
 def load_master_key(home: Path | None) -> bytes:
-    """The master key: `GPULEDGER_VAULT_KEY` (64 hex digits), else `<home>/vault.key`, made if absent.
+    """The key in `GPULEDGER_VAULT_KEY` (64 hex digits), else in `<home>/vault.key`, made if absent.
 
     Raises:
         UnavailableError: The key is malformed, or there is no place to keep one.
@@ -54,7 +54,7 @@ def load_master_key(home: Path | None) -> bytes:
 
 
 class Vault:
-    """Seals and opens values on a connection that the caller hands in, in the caller's transaction."""
+    """Seals and opens values in the transaction of the connection that it is handed."""
 
     def __init__(self, master_key: bytes) -> None:
         """Derive the wrapping key and the key of keyed hashes from *master_key*."""

@@ -58,7 +58,8 @@ CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE ON events
 CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
--- Partitions are made as free tables and attached: CREATE TABLE ... PARTITION OF would block open appends.
+-- Partitions are made as free tables and attached: CREATE TABLE ... PARTITION OF would block
+-- open appends.
 -- The function runs as the owner of the log, so the service role needs no right to create anything.
 CREATE FUNCTION ensure_event_partitions(ahead integer DEFAULT 2, width bigint DEFAULT 1000000000)
 RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -71,9 +72,11 @@ BEGIN
     FOR part IN SELECT generate_series(0, (SELECT next FROM log_position) / width + ahead) LOOP
         part_name := 'events_' || part;
         CONTINUE WHEN to_regclass(part_name) IS NOT NULL;
-        EXECUTE format('CREATE TABLE %I (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', part_name);
+        EXECUTE format('CREATE TABLE %I (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)',
+                       part_name);
         EXECUTE format('ALTER TABLE %I ALTER COLUMN state SET STORAGE EXTERNAL', part_name);
-        EXECUTE format('ALTER TABLE %I ADD CONSTRAINT span CHECK (position >= %s AND position < %s)',
+        EXECUTE format('ALTER TABLE %I ADD CONSTRAINT span'
+                       ' CHECK (position >= %s AND position < %s)',
                        part_name, part * width, (part + 1) * width);
         EXECUTE format('ALTER TABLE events ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
                        part_name, part * width, (part + 1) * width);

@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
+from uuid import UUID
 
 from adapters.hostagent.reports import SealedReport
 from ledger.domain.acknowledgement import UsageAnswer
@@ -262,8 +263,6 @@ def bulk_insert(folder: Path, bodies: list[bytes]) -> float:
 
 def one_by_one(folder: Path) -> float:
     """Ticks per second through the library's `Application.save`, one event a call."""
-    from uuid import uuid4
-
     from eventsourcing.application import Application
     from eventsourcing.domain import Aggregate, event
 
@@ -278,7 +277,7 @@ def one_by_one(folder: Path) -> float:
     from psycopg.conninfo import conninfo_to_dict
 
     given = conninfo_to_dict(ledger.database.owner_dsn)
-    application: Application[object] = Application(
+    application: Application[UUID] = Application(
         env={
             "PERSISTENCE_MODULE": "eventsourcing.postgres",
             "POSTGRES_DBNAME": str(given["dbname"]),
@@ -293,15 +292,14 @@ def one_by_one(folder: Path) -> float:
     count = 0
     while time.perf_counter() - began < (2 if QUICK else 6):
         aggregate = Instance()
-        application.save(aggregate)  # type: ignore[arg-type]
+        application.save(aggregate)
         for second in range(200):
             aggregate.tick(second, 1, 2)
-            application.save(aggregate)  # type: ignore[arg-type]
+            application.save(aggregate)
             count += 1
     seconds = time.perf_counter() - began
     application.close()
     ledger.close()
-    del uuid4
     return count / seconds
 
 
@@ -395,13 +393,13 @@ def serving(folder: Path, only: str | None) -> Iterator[int]:
         "import sys; from pathlib import Path; from adapters.main import serve;"
         f"sys.exit(serve(Path({str(folder)!r}), '127.0.0.1', {PORT}, {only!r}))"
     )
-    process = subprocess.Popen(  # noqa: S603 - this program itself
+    process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
         for _ in range(300):
             try:
-                with urlopen(f"http://127.0.0.1:{PORT}/readyz", timeout=1):  # noqa: S310 - loopback
+                with urlopen(f"http://127.0.0.1:{PORT}/readyz", timeout=1):
                     break
             except OSError:
                 time.sleep(0.1)

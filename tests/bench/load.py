@@ -1,4 +1,4 @@
-"""A load generator that costs little: prepared requests over kept-alive connections, one epoll loop.
+"""A load generator that costs little: prepared requests, kept-alive connections, one epoll loop.
 
 Each connection sends the requests of its own machines in order and waits for every answer.
 """

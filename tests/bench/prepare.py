@@ -82,7 +82,7 @@ class Fleet:
                 ]
                 yield chain.seal(start, seconds, blocks)
 
-    def _block(self, instance: int, start: int, seconds: int, constant: bool) -> InstanceBlock:  # noqa: FBT001 - of `reports`
+    def _block(self, instance: int, start: int, seconds: int, constant: bool) -> InstanceBlock:
         if constant:
             up: list[int | list[int]] = [[1_000, seconds]]
             down: list[int | list[int]] = [[2_000, seconds]]

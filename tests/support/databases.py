@@ -1,4 +1,4 @@
-"""One PostgreSQL per test process, one migrated template, one copy of it per test that needs one."""
+"""One PostgreSQL per test process, one migrated template, one copy per test that needs one."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Market:
                 accounts.deposit(unit, account, credit, f"opening-{account}")
         return account
 
-    def machine(  # noqa: PLR0917 - the prices of a listing, in the order people say them
+    def machine(
         self,
         host: str = "bob",
         gpus: int = 1,
@@ -89,7 +89,7 @@ class Market:
         with self.ledger.unit() as unit:
             return rentals.rent(unit, account, machine, **{"disk_gb": 100, **options})
 
-    def seal(  # noqa: PLR0917 - a report in one line
+    def seal(
         self,
         machine: int,
         start: int,

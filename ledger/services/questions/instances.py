@@ -10,7 +10,7 @@ from ledger.store.database import Connection
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance. Rates are nanos for the whole slice; quantities and charges are folded so far."""
+    """An instance. Rates are nanos for the slice; quantities and charges are folded so far."""
 
     instance_id: int
     account_id: int

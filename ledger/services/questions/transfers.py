@@ -34,7 +34,8 @@ SELECT * FROM (
     WHERE %(account)s::bigint IS NULL OR debit_account = %(account)s OR credit_account = %(account)s
   UNION ALL
     SELECT lpad(h.position::text, 19, '0') || ':u:' || lpad(h.instance_id::text, 19, '0') || ':'
-             || lpad(h.hour::text, 10, '0') || ':' || h.terms_no || ':' || h.booked || ':' || part.name,
+             || lpad(h.hour::text, 10, '0') || ':' || h.terms_no || ':' || h.booked || ':'
+             || part.name,
            'usage', 'instance-' || h.instance_id, 'renter_credit', h.account_id,
            part.name, CASE WHEN part.name = 'host_payable' THEN h.host_id END,
            part.amount, h.hour * 3600, h.position

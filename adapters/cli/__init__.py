@@ -1,0 +1,1 @@
+"""The command line: the same services and questions as the API, for people at a terminal."""
