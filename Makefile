@@ -25,6 +25,7 @@ check: $(STAMP) ## Check lint, format, types and the arrows between packages
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python tools/make_docs.py --check
 
 bench: $(STAMP) ## Measure speed and size, write docs/performance.md
 	@$(BIN)/python -m tests.bench
@@ -33,7 +34,7 @@ soak: $(STAMP) ## Run the long tests that kill processes again and again
 	@$(BIN)/pytest -m soak
 
 docs: $(STAMP) ## Write the generated parts of docs/ again
-	@$(BIN)/python -m tests.docs
+	@$(BIN)/python tools/make_docs.py
 
 lock: ## Choose versions again (needs uv): uv.lock and requirements.lock
 	@uv lock --upgrade --default-index https://pypi.org/simple

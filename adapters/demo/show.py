@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -75,7 +76,8 @@ class _Stage:
 
 def run(*, seconds: int = 30, keep_serving: bool = False) -> int:
     """Show the product at work for about *seconds*; returns the exit code."""
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = Console(width=None if sys.stdout.isatty() else 100)
+    os.environ.pop("GPULEDGER_DATABASE_URL", None)  # A demo never touches a database that serves.
     home = Path(tempfile.mkdtemp(prefix="gpuledger-demo-"))
     os.chmod(home, 0o755)  # noqa: S103 - a server started by root runs as a user of its own
     stage = _Stage(console, home, f"http://127.0.0.1:{_free_port()}")
@@ -280,7 +282,6 @@ def _picture(stage: _Stage, instances: dict[str, int], told: str, elapsed: float
             name,
             state,
             str(one["gpu_seconds"]),
-            str(one["storage_seconds"]),
             f"{moved // 100}.{moved % 100:02d}",
             _short(cost),
             _short(burn),

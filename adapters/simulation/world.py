@@ -52,7 +52,8 @@ class World:
         self._temporary = home is None
         self.home = home or temporary_home()
         self.clock = SimulatedClock(start)
-        self.ledger = Ledger.open(self.home, clock=self.clock)
+        # A simulation never touches the database that serves: it has one of its own.
+        self.ledger = Ledger.open(self.home, url="", clock=self.clock)
         self.ledger.adopt_policy(policy)
         self.usage = UsageService(self.ledger)
         self.runner = UsageRunner(page_events=4_000)

@@ -95,14 +95,15 @@ class Database:
 
         Args:
             home: Folder of the embedded server, which is started or attached to.
-            url: libpq connection string or URL of a PostgreSQL 15 or newer.
+            url: libpq connection string or URL of a PostgreSQL 15 or newer; empty for the embedded
+                one, whatever the environment says.
             migrate: Bring the tables to the shape of this program first.
 
         Raises:
             UnavailableError: The server cannot be reached or started.
             RejectedError: The server is too old, the database too new, or none was named.
         """
-        dsn = url or os.environ.get(_URL_VARIABLE)
+        dsn = os.environ.get(_URL_VARIABLE) if url is None else url
         if dsn:
             database = cls(_resolved(dsn))
         elif home is not None:

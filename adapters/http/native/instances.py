@@ -24,7 +24,7 @@ from adapters.http.wire import (
     render,
     render_all,
 )
-from ledger.errors import NotFoundError
+from ledger.errors import NotFoundError, RejectedError
 from ledger.services import rentals
 from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
@@ -231,6 +231,10 @@ async def destroy(
     reason: Annotated[str | None, Parameter(description="Required of admins.")] = None,
 ) -> Response[Instance]:
     """End every meter now; destroying again changes nothing."""
+
+    if call.is_admin and not reason:
+        message = "an admin destroys with a reason: ?reason=…"
+        raise RejectedError("invalid_args", message, status=400)
 
     def do(unit: Unit, one: int) -> None:
         rentals.destroy(unit, one, by_admin=call.is_admin, reason=reason)
