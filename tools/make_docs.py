@@ -51,12 +51,14 @@ def _reference(schema: dict[str, Any]) -> str:
     ]
     for tag in schema["tags"]:
         lines += [f"## {tag['name']}", "", tag.get("description", ""), ""]
-        lines += ["| route | what it does |", "|---|---|"]
+        lines += ["| route | for | what it does |", "|---|---|---|"]
         for path, methods in schema["paths"].items():
             for method, one in methods.items():
                 if isinstance(one, dict) and tag["name"] in one.get("tags", []):
                     text = " ".join(one.get("description", "").split("\n\n")[0].split())
-                    lines.append(f"| `{method.upper()} {path}` | {text} |")
+                    roles = [role for need in one["security"] for role in need.get("key", [])]
+                    who = ", ".join(roles) or "anyone"
+                    lines.append(f"| `{method.upper()} {path}` | {who} | {text} |")
         lines.append("")
     return "\n".join(lines)
 

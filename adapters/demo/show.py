@@ -255,19 +255,10 @@ def _stop(stage: _Stage, instances: dict[str, int]) -> None:
 
 
 def _picture(stage: _Stage, instances: dict[str, int], told: str, elapsed: float) -> Table:
-    table = Table(title=f"{elapsed:4.0f} s  {told}", title_justify="left", expand=False)
-    for column in (
-        "renter",
-        "state",
-        "GPU s",
-        "disk s",
-        "GB",
-        "cost",
-        "$/s",
-        "available",
-        "runway",
-    ):
-        table.add_column(column, justify="left" if column in {"renter", "state"} else "right")
+    table = Table(title=f"{elapsed:4.0f} s  {told}", title_justify="left", box=SIMPLE_HEAD)
+    for column in ("renter", "state", "GPU s", "GB", "cost", "$/s", "left", "runway"):
+        left = column in {"renter", "state"}
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
     for name, number in instances.items():
         one = stage.call(name, "GET", f"/v1/instances/{number}")
         balance = stage.call(name, "GET", "/v1/balance")

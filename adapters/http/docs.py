@@ -50,15 +50,23 @@ def _operation(document: dict[str, Any], path: str, method: str, op: dict[str, A
     )
     body = op.get("requestBody", {}).get("content", {})
     shown = [f"<p>{_text(op.get('description', ''))}</p>"]
+    roles = [role for one in op.get("security", []) for role in one.get("key", [])]
+    if roles:
+        shown.append(f"<p class=r>for {_text(', '.join(roles))}</p>")
     if rows:
         shown.append(f"<table><tr><th>parameter<th>in<th><th>{rows}</table>")
     for media in body.values():
         shown.append(f"<p>body</p><pre>{_example(document, media.get('schema', {}))}</pre>")
+    errors = []
     for status, answer in op.get("responses", {}).items():
         for media in answer.get("content", {}).values():
             if status.startswith("2"):
                 example = _example(document, media.get("schema", {}))
                 shown.append(f"<p>answer {_text(status)}</p><pre>{example}</pre>")
+            else:
+                errors.append(f"<tr><td>{_text(status)}<td>{_text(answer.get('description', ''))}")
+    if errors:
+        shown.append(f"<table>{''.join(errors)}</table>")
     return (
         f"<details><summary><b class=m>{method.upper()}</b> <code>{_text(path)}</code>"
         f" — {_text(op.get('summary', ''))}</summary>{''.join(shown)}</details>"

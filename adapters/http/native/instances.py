@@ -231,7 +231,6 @@ async def destroy(
     reason: Annotated[str | None, Parameter(description="Required of admins.")] = None,
 ) -> Response[Instance]:
     """End every meter now; destroying again changes nothing."""
-
     if call.is_admin and not reason:
         message = "an admin destroys with a reason: ?reason=…"
         raise RejectedError("invalid_args", message, status=400)
