@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.http.call import DEPENDENCIES
 from adapters.http.docs import readable_page
-from adapters.http.errors import Problem, on_any_error, on_http_error, on_ledger_error
+from adapters.http.errors import PROBLEM_JSON, Problem, on_any_error, on_http_error, on_ledger_error
 from adapters.http.metrics import Metrics
 from adapters.http.native import accounts, instances, machines, money, records, usage
 from ledger.errors import LedgerError
@@ -89,7 +89,7 @@ def _documented(handler: Any, tag: str) -> Any:
     reads = handler.http_methods == {"GET"}
     handler.responses = {
         status: ResponseSpec(
-            Problem, description=text, generate_examples=False, media_type=MediaType.PROBLEM_JSON
+            Problem, description=text, generate_examples=False, media_type=PROBLEM_JSON
         )
         for status, text in _ERRORS.items()
         if not reads or status in _READ_ERRORS
