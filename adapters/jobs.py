@@ -7,9 +7,7 @@ moment do no harm.
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC
 from typing import Final
@@ -30,6 +28,8 @@ JOBS_LOCK: Final = 7_415_004
 _POLL_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 1.0
 _PARTITION_SECONDS: Final = 60
+_DATABASE_SECONDS: Final = 0.5
+_DATABASE_RETRY_SECONDS: Final = 5.0
 
 log = structlog.get_logger("gpuledger")
 
@@ -54,7 +54,8 @@ class Leadership:
             else:
                 return True
         connection = self._ledger.database.connect(autocommit=True)
-        row = connection.execute("SELECT pg_try_advisory_lock(%s)", [self._lock]).fetchone()
+        with translating():
+            row = connection.execute("SELECT pg_try_advisory_lock(%s)", [self._lock]).fetchone()
         if row is None or not row[0]:
             connection.close()
             return False
@@ -129,14 +130,20 @@ def start_jobs(ledger: Ledger) -> BackgroundScheduler:
     return scheduler
 
 
-def watch_parent(stop: threading.Event) -> None:
-    """Set *stop* when the process that started this one is gone."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while not stop.is_set():
-            if os.getppid() != parent:
-                stop.set()
-            time.sleep(_POLL_SECONDS)
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+def keep_database(ledger: Ledger, stop: threading.Event) -> None:
+    """Start the embedded database again whenever it died, until *stop* is set."""
+    embedded = ledger.database.embedded
+    if embedded is None:
+        return
+    pause = _DATABASE_SECONDS
+    while not stop.wait(pause):
+        pause = _DATABASE_SECONDS
+        if embedded.is_running:
+            continue
+        try:
+            embedded.start()
+        except LedgerError as error:
+            log.warning("database does not start", code=error.code, reason=error.message)
+            pause = _DATABASE_RETRY_SECONDS
+        else:
+            log.warning("database started again")

@@ -1,38 +1,59 @@
 """The one place that wires everything: which process runs what, on which ledger.
 
 `gpuledger serve` is a small tree. The parent starts the embedded database and the HTTP server's
-worker; a second child folds usage and runs the policies. Each can run alone with `--only`.
+worker; a second child folds usage, runs the policies and starts the embedded database again when
+it died. Each can run alone with `--only`. The parent starts a child that died again, and a child
+whose parent died ends.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ledger.errors import RejectedError
 from ledger.services import accounts
 from ledger.services.ledger import Ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from litestar import Litestar
 
 HOME_VARIABLE: Final = "GPULEDGER_HOME"
 PARTS: Final = ("api", "projections", "jobs")
+_PARENT_VARIABLE: Final = "GPULEDGER_PARENT"
 _STOP_SECONDS: Final = 15
+_RESTART_SECONDS: Final = 1.0
+_WATCH_SECONDS: Final = 0.5
+_PORT_SECONDS: Final = 3.0
+"""How long a port may still be held by a worker whose parent was killed."""
 
 
 def serve(home: Path, host: str, port: int, only: str | None = None) -> int:
-    """Run the product, or one part of it, until SIGINT or SIGTERM; returns the exit code."""
+    """Run the product, or one part of it, until SIGINT or SIGTERM; returns the exit code.
+
+    Raises:
+        RejectedError: `port_in_use`.
+    """
     configure_logging()
     os.environ[HOME_VARIABLE] = str(home)
+    os.environ[_PARENT_VARIABLE] = str(os.getpid())
     with_api = only in (None, "api")
+    if with_api:
+        _require_port(host, port)
     ledger = Ledger.open(home)
     try:
         ledger.adopt_policy()
@@ -40,33 +61,39 @@ def serve(home: Path, host: str, port: int, only: str | None = None) -> int:
         if not with_api:
             assert only is not None
             return work(ledger, {only})
-        background = None if only == "api" else _start_background(home)
-        try:
+        with contextlib.nullcontext() if only == "api" else _Background(home):
             sys.stdout.write(f"gpuledger listens on http://{host}:{port} (docs at /docs)\n")
             sys.stdout.flush()
             _serve_api(host, port)
-        finally:
-            if background is not None:
-                _end(background)
     finally:
         ledger.close()
     return 0
 
 
-def work(ledger: Ledger, parts: set[str]) -> int:
-    """Run projections, jobs or both in this process until it is told to stop."""
-    from adapters.jobs import run_projections, start_jobs, watch_parent
+def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
+    """Run projections, jobs or both in this process until it is told to stop.
+
+    Args:
+        ledger: What to work on; its embedded database is started again whenever it died.
+        parts: `projections`, `jobs` or both.
+        parent: The process whose end is the end of this one; none when nobody's.
+    """
+    from adapters.jobs import keep_database, run_projections, start_jobs
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    watch_parent(stop)
+    if parent is not None:
+        _watch_parent(parent, stop.set)
+    keeper = threading.Thread(target=keep_database, args=[ledger, stop], name="database-keeper")
+    keeper.start()
     scheduler = start_jobs(ledger) if "jobs" in parts else None
     if "projections" in parts:
         run_projections(ledger, stop)
     stop.wait()
     if scheduler is not None:
         scheduler.shutdown(wait=True)
+    keeper.join()
     return 0
 
 
@@ -76,6 +103,10 @@ def create_app() -> Litestar:
     from ledger.services.usage import UsageService
 
     configure_logging()
+    # Nobody starts, stops or counts an orphan, and it would share the port with the next server.
+    # What it answered is durable; what it did not answer is sent again.
+    if (parent := os.environ.get(_PARENT_VARIABLE)) is not None:
+        _watch_parent(int(parent), lambda: os._exit(1))
     ledger = Ledger.open(Path(os.environ[HOME_VARIABLE]))
     usage = UsageService(ledger)
     app = build(ledger, usage)
@@ -108,11 +139,76 @@ def _serve_api(host: str, port: int) -> None:
     server.serve()
 
 
-def _start_background(home: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - this program itself
-        [sys.executable, "-m", "adapters.main", str(home)],
-        start_new_session=True,
-    )
+def _require_port(host: str, port: int) -> None:
+    """Refuse a port on which somebody listens: the server itself would share it without a word."""
+    began = time.monotonic()
+    while True:
+        try:
+            (family, *_, address), *_ = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                message = f"cannot listen on {host}:{port}: {error.strerror}"
+                raise RejectedError("cannot_listen", message) from error
+            if time.monotonic() - began > _PORT_SECONDS:
+                message = f"something listens on {host}:{port} already: choose another --port"
+                raise RejectedError("port_in_use", message) from error
+            time.sleep(0.1)
+        else:
+            return
+
+
+class _Background:
+    """The process beside the API; started again when it ends before it was told to.
+
+    Its thread writes no log: a worker forked meanwhile would inherit the log's lock.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._ending = threading.Event()
+        self._process = self._start(starts=0)
+        self._thread = threading.Thread(target=self._keep, name="background-keeper", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+        _end(self._process)
+
+    def _start(self, starts: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - this program itself
+            [
+                *(sys.executable, "-m", "adapters.main"),
+                *(str(self._home), str(os.getpid()), str(starts)),
+            ],
+            start_new_session=True,
+        )
+
+    def _keep(self) -> None:
+        starts = 0
+        while not self._ending.wait(_RESTART_SECONDS):
+            if self._process.poll() is not None:
+                starts += 1
+                self._process = self._start(starts)
+
+
+def _watch_parent(parent: int, on_gone: Callable[[], None]) -> None:
+    """Call *on_gone* once the process *parent* is no longer the one that started this one."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        on_gone()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -155,9 +251,12 @@ def configure_logging() -> None:
 
 def _background() -> int:
     configure_logging()
-    ledger = Ledger.open(Path(sys.argv[1]))
+    home, parent, starts = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    if starts:
+        structlog.get_logger("gpuledger").warning("background process started again", times=starts)
+    ledger = Ledger.open(home)
     try:
-        return work(ledger, {"projections", "jobs"})
+        return work(ledger, {"projections", "jobs"}, parent)
     finally:
         ledger.close()
 

@@ -1,24 +1,27 @@
 """One charge in full: whose rule, whose seconds, which gaps, which formula, where in the log.
 
 The formula and its numbers come from the pricing code itself (`ledger.meters.pricing`), so the text
-cannot say anything else than what is charged. What is explained is also checked: the quantity from
-its intervals, the charge from its quantity, the hours from their sum.
+cannot say anything else than what is charged. What is explained is also checked: the charge and the
+fee from the quantity, the hours from their sum, and that no more seconds were billed than somebody
+attested inside what the server authorised.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from ledger.domain.events import USAGE_REPORTED
 from ledger.domain.ids import instance_stream
 from ledger.domain.money import format_dollars
 from ledger.errors import CorruptHistoryError, NotFoundError
 from ledger.meters.intervals import Range, length, overlap, subtract
 from ledger.meters.pricing import METERS, Formula, Meter, explain_charge, explain_fee
-from ledger.services.questions.instances import instance
-from ledger.services.questions.usage import AnomalyView, anomalies
+from ledger.services.questions.instances import InstanceView, instance
+from ledger.services.questions.usage import AnomalyView, anomalies, report_at
 from ledger.store.database import Connection
 from ledger.store.log import read_stream
+
+_FOREVER = 2**62
+_ANOMALIES = 1_000
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,9 +32,13 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HourRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What was posted in one UTC hour; `position` is the first report it came from."""
+    """What was posted for one UTC hour; `position` is the first report it came from.
+
+    `booked` is the first second of the invoice period it belongs to.
+    """
 
     hour: int
+    booked: int
     quantity: int
     amount: int
     fee: int
@@ -47,184 +54,252 @@ class FactRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A signed report by its address."""
+    """A signed report by its address, and the second for which it is named."""
 
+    second: int
     stream: str
     seq: int
     position: int
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One (instance, meter, rate segment)."""
+    """One (instance, meter, rate segment). Everything in seconds lies inside the segment."""
 
     instance_id: int
-    meter: str
+    meter: Meter
     kind: str
     segment: int
     segment_from: int
+    segment_until: int | None
     rate: int
     fee_bp: int
     life: Span
     authorised: list[Span]
-    """GPU intervals for the gpu meter, the life without lost disks for storage and bytes."""
+    """GPU intervals for the gpu meter, the life without lost disks for storage, the life for bytes.
+    """
+    lost_disks: list[Span]
     attested: list[Span]
-    unattested_seconds: int
-    """Authorised seconds that nobody attested: never billed, unless their ticks still arrive."""
+    """Authorised seconds with an accepted tick (for storage: with a report of the machine)."""
+    attested_seconds: int
+    not_billed_seconds: int | None
+    """Attested and not billed: not in a billable state, or too late. None for meters of bytes."""
     gaps: list[Span]
+    """Authorised seconds that nobody attested; open intervals count up to the last attested one."""
+    unattested_seconds: int
     anomalies: list[AnomalyView]
     quantity: int
     unit: str
+    allocated_bytes: int
     charge: Formula
     fee: Formula
     host_share: int
     hours: list[HourRow]
     facts: list[FactRef]
     first_report: ReportRef | None
+    """The report that attests the first attested second."""
     last_report: ReportRef | None
 
 
+class _Seconds(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose seconds there are of an instance, before they are cut to a meter and a segment."""
+
+    gpu: list[Range]
+    lost: list[Range]
+    covered: list[Range]
+    machine: list[Range]
+
+
 def explain(
-    connection: Connection, instance_id: int, meter: Meter | None = None
+    connection: Connection,
+    instance_id: int,
+    meter: Meter | None = None,
+    terms_no: int | None = None,
 ) -> list[Explanation]:
-    """Every charge of an instance in full, or those of one meter.
+    """Every charge of an instance in full, or those of one meter or one rate segment.
+
+    Without *meter*, the meters that counted nothing are left out.
 
     Raises:
-        NotFoundError: `no_such_instance`.
-        CorruptHistoryError: A stored charge is not what its quantity says.
+        NotFoundError: `no_such_instance`; `no_such_segment`.
+        CorruptHistoryError: `charge_differs`: a stored charge is not what its quantity says.
     """
     view = instance(connection, instance_id)
-    segments = connection.execute(
-        "SELECT terms_no, since, kind, fee_bp, gpu_rate, storage_rate, up_rate, down_rate,"
+    rows = connection.execute(
+        "SELECT terms_no, since, lead(since) OVER (ORDER BY terms_no), kind, fee_bp,"
+        " gpu_rate, storage_rate, up_rate, down_rate,"
         " gpu_quantity, gpu_charge, gpu_fee, storage_quantity, storage_charge, storage_fee,"
         " up_quantity, up_charge, up_fee, down_quantity, down_charge, down_fee"
         " FROM rate_segments WHERE instance_id = %s ORDER BY terms_no",
         [instance_id],
     ).fetchall()
-    if not segments:
-        message = f"nothing of instance {instance_id} has been folded yet; try again in a second"
-        raise NotFoundError("nothing_metered", message)
-    life = Span(start=view.created_at, until=view.destroyed_at)
-    gpu = _spans(connection, "gpu_intervals", "instance_id", instance_id)
-    lost = _spans(connection, "lost_disks", "instance_id", instance_id)
-    covered = _spans(connection, "coverage", "instance_id", instance_id)
-    machine = _spans(connection, "machine_coverage", "machine_id", view.machine_id)
+    chosen = [row for row in rows if terms_no in (None, row[0])]
+    if terms_no is not None and not chosen:
+        numbers = ", ".join(str(row[0]) for row in rows) or "none yet"
+        message = f"instance {instance_id} has no rate segment {terms_no}; it has: {numbers}"
+        raise NotFoundError("no_such_segment", message)
+    seconds = _Seconds(
+        gpu=_ranges(connection, "gpu_intervals", "instance_id", instance_id),
+        lost=_ranges(connection, "lost_disks", "instance_id", instance_id),
+        covered=_ranges(connection, "coverage", "instance_id", instance_id),
+        machine=_ranges(connection, "machine_coverage", "machine_id", view.machine_id),
+    )
     facts = [
         FactRef(position=one.position, topic=one.topic, recorded_at=one.recorded_at)
         for one in read_stream(connection, instance_stream(instance_id))
     ]
-    noted = anomalies(connection, instance_id=instance_id, limit=1_000)
+    noted = anomalies(connection, instance_id=instance_id, limit=_ANOMALIES)
     found = []
-    for row in segments:
+    for row in chosen:
         for index, name in enumerate(METERS):
-            if meter is not None and name != meter:
-                continue
-            quantity, charge, fee = (int(value) for value in row[8 + 3 * index : 11 + 3 * index])
-            if quantity == 0 and meter is None:
-                continue
-            authorised = gpu if name == "gpu" else _without([life], lost)
-            attested = machine if name == "storage" else covered
-            hours = _hours(connection, instance_id, row[0], name)
-            explanation = Explanation(
-                instance_id=instance_id,
-                meter=name,
-                kind=row[2],
-                segment=row[0],
-                segment_from=row[1],
-                rate=int(row[4 + index]),
-                fee_bp=row[3],
-                life=life,
-                authorised=authorised,
-                attested=_within(attested, authorised),
-                unattested_seconds=length(_gaps(authorised, attested)),
-                gaps=[Span(start=a, until=b) for a, b in _gaps(authorised, attested)],
-                anomalies=noted,
-                quantity=quantity,
-                unit="seconds" if name in {"gpu", "storage"} else "bytes",
-                charge=explain_charge(name, int(row[4 + index]), quantity, view.disk_bytes),
-                fee=explain_fee(row[3], charge),
-                host_share=charge - fee,
-                hours=hours,
-                facts=facts,
-                first_report=_report(connection, hours[0].position) if hours else None,
-                last_report=_report(connection, hours[-1].position) if hours else None,
-            )
-            _prove(explanation, charge, fee)
-            found.append(explanation)
+            counted = row[9 + 3 * index : 12 + 3 * index]
+            if name == meter or (meter is None and counted[0] > 0):
+                terms = (*row[:5], row[5 + index])
+                found.append(
+                    _explained(connection, view, name, terms, counted, seconds, facts, noted)
+                )
     return found
+
+
+def _explained(
+    connection: Connection,
+    view: InstanceView,
+    meter: Meter,
+    terms: tuple[int, int, int | None, str, int, int],
+    counted: tuple[int, int, int],
+    seconds: _Seconds,
+    facts: list[FactRef],
+    noted: list[AnomalyView],
+) -> Explanation:
+    number, since, until, kind, fee_bp, rate = terms
+    quantity, charge, fee = (int(value) for value in counted)
+    life = Range(view.created_at, _FOREVER if view.destroyed_at is None else view.destroyed_at)
+    authorised = [life]
+    if meter == "gpu":
+        authorised = seconds.gpu
+    elif meter == "storage":
+        authorised = subtract(life.start, life.end, seconds.lost)
+    segment = [Range(since, _FOREVER if until is None else until)]
+    authorised = _within(authorised, segment)
+    attested = _within(seconds.machine if meter == "storage" else seconds.covered, authorised)
+    gaps = _gaps(authorised, attested)
+    in_seconds = meter in {"gpu", "storage"}
+    tick_of = None if meter == "storage" else view.instance_id
+    ends = (attested[0].start, attested[-1].end - 1) if attested else ()
+    reports = [_report(connection, view.machine_id, second, tick_of) for second in ends]
+    explanation = Explanation(
+        instance_id=view.instance_id,
+        meter=meter,
+        kind=kind,
+        segment=number,
+        segment_from=since,
+        segment_until=until,
+        rate=int(rate),
+        fee_bp=fee_bp,
+        life=_span(life),
+        authorised=[_span(one) for one in authorised],
+        lost_disks=[_span(one) for one in seconds.lost],
+        attested=[_span(one) for one in attested],
+        attested_seconds=length(attested),
+        not_billed_seconds=length(attested) - quantity if in_seconds else None,
+        gaps=[_span(one) for one in gaps],
+        unattested_seconds=length(gaps),
+        anomalies=noted,
+        quantity=quantity,
+        unit="seconds" if in_seconds else "bytes",
+        allocated_bytes=view.disk_bytes,
+        charge=explain_charge(meter, int(rate), quantity, view.disk_bytes),
+        fee=explain_fee(fee_bp, charge),
+        host_share=charge - fee,
+        hours=_hours(connection, view.instance_id, number, meter),
+        facts=facts,
+        first_report=reports[0] if reports else None,
+        last_report=reports[-1] if reports else None,
+    )
+    _prove(explanation, charge, fee)
+    return explanation
 
 
 def _prove(one: Explanation, charge: int, fee: int) -> None:
     """Refuse to explain what is not so."""
+    where = f"instance {one.instance_id}, {one.meter}, segment {one.segment}"
     posted = sum(hour.amount for hour in one.hours)
+    kept = sum(hour.fee for hour in one.hours)
     moved = sum(hour.quantity for hour in one.hours)
-    if (one.charge.nanos, one.fee.nanos, posted, moved) != (charge, fee, charge, one.quantity):
+    said = (one.charge.nanos, one.fee.nanos, posted, kept, moved)
+    if said != (charge, fee, charge, fee, one.quantity):
         message = (
-            f"instance {one.instance_id}, {one.meter}: stored {format_dollars(charge)},"
-            f" the formula gives {one.charge.dollars}, the hours {format_dollars(posted)}"
+            f"{where}: stored {format_dollars(charge)} (fee {format_dollars(fee)}) for"
+            f" {one.quantity} {one.unit}, the formula gives {one.charge.dollars}"
+            f" ({one.fee.dollars}), the hours {format_dollars(posted)} ({format_dollars(kept)})"
+            f" for {moved}; run `gpuledger rebuild --check`"
+        )
+        raise CorruptHistoryError("charge_differs", message)
+    if one.not_billed_seconds is not None and one.not_billed_seconds < 0:
+        message = (
+            f"{where}: {one.quantity} seconds were billed and only {one.attested_seconds}"
+            " authorised ones were attested; run `gpuledger rebuild --check`"
         )
         raise CorruptHistoryError("charge_differs", message)
 
 
-def _spans(connection: Connection, table: str, key: str, value: int) -> list[Span]:
+# --- seconds -------------------------------------------------------------------------------------
+
+
+def _ranges(connection: Connection, table: str, key: str, value: int) -> list[Range]:
     rows = connection.execute(
         f"SELECT start, until FROM {table} WHERE {key} = %s ORDER BY start",  # noqa: S608 - own names
         [value],
     )
-    return [Span(start=start, until=until) for start, until in rows]
+    return [Range(start, _FOREVER if until is None else until) for start, until in rows]
 
 
-def _end(span: Span) -> int:
-    return 2**62 if span.until is None else span.until
+def _span(span: Range) -> Span:
+    return Span(start=span.start, until=None if span.end >= _FOREVER else span.end)
 
 
-def _without(spans: list[Span], lost: list[Span]) -> list[Span]:
-    taken = [(one.start, _end(one)) for one in lost]
-    return [
-        Span(start=a, until=None if b >= 2**62 else b)
-        for span in spans
-        for a, b in subtract(span.start, _end(span), taken)
-    ]
+def _within(ranges: list[Range], bounds: list[Range]) -> list[Range]:
+    return [part for low, high in bounds for part in overlap(ranges, low, high)]
 
 
-def _within(attested: list[Span], authorised: list[Span]) -> list[Span]:
-    ranges = [(one.start, _end(one)) for one in attested]
-    return [
-        Span(start=a, until=b)
-        for span in authorised
-        for a, b in overlap(ranges, span.start, _end(span))
-    ]
-
-
-def _gaps(authorised: list[Span], attested: list[Span]) -> list[Range]:
-    """Authorised seconds without attestation, up to the last attested one."""
-    ranges = [(one.start, _end(one)) for one in attested]
-    last = max((end for _, end in ranges), default=0)
+def _gaps(authorised: list[Range], attested: list[Range]) -> list[Range]:
+    last = attested[-1].end if attested else 0
     return [
         gap
-        for span in authorised
-        for gap in subtract(span.start, min(_end(span), last), ranges)
-        if span.start < last
+        for start, end in authorised
+        for gap in subtract(start, last if end >= _FOREVER else end, attested)
     ]
+
+
+# --- where it is written -------------------------------------------------------------------------
 
 
 def _hours(connection: Connection, instance_id: int, terms_no: int, meter: Meter) -> list[HourRow]:
     rows = connection.execute(
-        f"SELECT hour * 3600, {meter}_quantity, {meter}_charge, {meter}_fee, position"  # noqa: S608 - own names
+        f"SELECT hour * 3600, booked, {meter}_quantity, {meter}_charge, {meter}_fee, position"  # noqa: S608 - own names
         " FROM usage_hours WHERE instance_id = %s AND terms_no = %s"
         f" AND {meter}_quantity > 0 ORDER BY hour, booked",
         [instance_id, terms_no],
     )
     return [
-        HourRow(hour=row[0], quantity=int(row[1]), amount=row[2], fee=row[3], position=row[4])
+        HourRow(
+            hour=row[0],
+            booked=row[1],
+            quantity=int(row[2]),
+            amount=row[3],
+            fee=row[4],
+            position=row[5],
+        )
         for row in rows
     ]
 
 
-def _report(connection: Connection, position: int) -> ReportRef | None:
-    """The report that holds the tick at *position*."""
-    row = connection.execute(
-        "SELECT stream_id, version, position FROM events WHERE position <= %s AND topic = %s"
-        " ORDER BY position DESC LIMIT 1",
-        [position, USAGE_REPORTED],
-    ).fetchone()
-    return None if row is None else ReportRef(stream=row[0], seq=row[1], position=row[2])
+def _report(
+    connection: Connection, machine_id: int, second: int, instance_id: int | None
+) -> ReportRef | None:
+    found = report_at(connection, machine_id, second, instance_id)
+    if found is None:
+        return None
+    stored = found[0]
+    return ReportRef(
+        second=second, stream=stored.stream_id, seq=stored.version, position=stored.position
+    )

@@ -108,9 +108,15 @@ class EmbeddedPostgres:
     def pid(self) -> int:
         """Process id of the running postmaster."""
         pid = self._postmaster_pid()
-        if pid is None or not is_alive(pid):
+        if pid is None or not self.is_running:
             _fail(f"no PostgreSQL server runs in {self.data_dir}")
         return pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the postmaster lives; it may still be starting or ending."""
+        pid = self._postmaster_pid()
+        return pid is not None and is_alive(pid)
 
     @property
     def dsn(self) -> str:

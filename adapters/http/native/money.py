@@ -254,7 +254,7 @@ async def list_charges(
 ) -> Page[Charge]:
     """List consumption per rate segment, or per UTC hour in a window; no zero lines."""
     account = call.view(account_id)
-    after = decode_cursor(cursor, tuple[int, int], (0, 0))
+    after = decode_cursor(cursor, str, "")
     first, end = instant(start, "from"), instant(until, "until")
     found = await call.question(
         lambda connection: usage.charges(
@@ -265,14 +265,14 @@ async def list_charges(
             start=first or 0,
             until=end,
             after=after,
-            limit=limit,
+            limit=limit + 1,
         )
     )
-    rows = {(one.instance_id, one.hour, one.segment_from) for one in found}
-    last = found[-1] if found else None
-    more = last is not None and len(rows) >= limit
-    key = None if last is None else (last.instance_id, (last.hour or 0) // 3_600)
-    return Page(items=render_all(Charge, found), next_cursor=encode_cursor(key) if more else None)
+    keys = list(dict.fromkeys(one.key for one in found))
+    shown = set(keys[:limit])
+    kept = [one for one in found if one.key in shown]
+    cursor_next = encode_cursor(kept[-1].key) if len(keys) > limit else None
+    return Page(items=render_all(Charge, kept), next_cursor=cursor_next)
 
 
 HANDLERS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from ledger.domain.events import USAGE_REPORTED
 from ledger.domain.ids import usage_stream
 from ledger.domain.usage import UsageReport, decode_stored, ticks_of
-from ledger.errors import NotFoundError
+from ledger.errors import NotFoundError, RejectedError
 from ledger.meters.pricing import METERS, Meter
 from ledger.store.database import Connection
 from ledger.store.log import Stored, read_stream
@@ -52,6 +53,8 @@ class ChargeLine(msgspec.Struct, frozen=True, kw_only=True):
     hour: int | None
     late: bool
     position: int
+    key: str
+    """Orders the list and pages it; lines of different items of one row share it."""
 
 
 class AnomalyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +158,34 @@ def _reports(
         version = page[-1].version
 
 
+def report_at(
+    connection: Connection, machine_id: int, second: int, instance_id: int | None = None
+) -> tuple[Stored, UsageReport] | None:
+    """The first accepted report of a machine that attests *second*, of one instance if named."""
+    found = None
+    for (epoch,) in connection.execute(
+        "SELECT epoch FROM machine_epochs WHERE machine_id = %s ORDER BY position", [machine_id]
+    ).fetchall():
+        for stored, report in _reports(connection, machine_id, epoch, second):
+            if report.start > second:
+                break
+            if not _attests(report, second, instance_id):
+                continue
+            if found is None or stored.position < found[0].position:
+                found = (stored, report)
+            break
+    return found
+
+
+def _attests(report: UsageReport, second: int, instance_id: int | None) -> bool:
+    if instance_id is None:
+        return report.start <= second < report.until
+    return any(
+        block.instance == instance_id and block.start <= second < block.start + block.count
+        for block in report.instances
+    )
+
+
 def _first_version(connection: Connection, stream: str, second: int) -> int:
     """The last version known to end at or before *second*; found in log2(n) reads."""
     row = connection.execute(
@@ -188,9 +219,11 @@ _HOURS = """
 SELECT h.instance_id, h.hour, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
        h.first_second, h.until, h.position, h.booked > h.hour * 3600,
        h.gpu_quantity, h.gpu_charge, h.gpu_fee, h.storage_quantity, h.storage_charge, h.storage_fee,
-       h.up_quantity, h.up_charge, h.up_fee, h.down_quantity, h.down_charge, h.down_fee
+       h.up_quantity, h.up_charge, h.up_fee, h.down_quantity, h.down_charge, h.down_fee,
+       h.hour, h.terms_no, h.booked
 FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
-WHERE (h.instance_id, h.hour) > (%(instance)s, %(hour)s)
+WHERE (h.instance_id, h.hour, h.terms_no, h.booked) > (%(i)s, %(h)s, %(t)s, %(b)s)
+  AND (h.gpu_charge > 0 OR h.storage_charge > 0 OR h.up_charge > 0 OR h.down_charge > 0)
   AND (%(only)s::bigint IS NULL OR h.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR h.account_id = %(account)s)
   AND h.hour >= %(start)s AND h.hour < %(until)s
@@ -200,11 +233,13 @@ _SEGMENTS = """
 SELECT s.instance_id, NULL, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
        h.first_second, h.until, h.position, false,
        s.gpu_quantity, s.gpu_charge, s.gpu_fee, s.storage_quantity, s.storage_charge, s.storage_fee,
-       s.up_quantity, s.up_charge, s.up_fee, s.down_quantity, s.down_charge, s.down_fee
+       s.up_quantity, s.up_charge, s.up_fee, s.down_quantity, s.down_charge, s.down_fee,
+       0, s.terms_no, 0
 FROM rate_segments s JOIN metered_instances m USING (instance_id) JOIN LATERAL (
     SELECT min(first_second) AS first_second, max(until) AS until, min(position) AS position
     FROM usage_hours h WHERE h.instance_id = s.instance_id AND h.terms_no = s.terms_no) h ON true
-WHERE s.instance_id > %(instance)s
+WHERE (s.instance_id, s.terms_no) > (%(i)s, %(t)s)
+  AND (s.gpu_charge > 0 OR s.storage_charge > 0 OR s.up_charge > 0 OR s.down_charge > 0)
   AND (%(only)s::bigint IS NULL OR s.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR m.account_id = %(account)s)
   AND h.position IS NOT NULL
@@ -220,7 +255,7 @@ def charges(
     by_hour: bool = False,
     start: int = 0,
     until: int | None = None,
-    after: tuple[int, int] = (0, 0),
+    after: str = "",
     limit: int = 100,
 ) -> list[ChargeLine]:
     """What instances consumed, per rate segment or per UTC hour; nothing that costs nothing.
@@ -232,14 +267,16 @@ def charges(
         by_hour: One set of lines per UTC hour, from *start* to *until* (Unix seconds).
         start: First second of the hours.
         until: End of the hours.
-        after: (instance, hour) of the last row of the page before; without hours (instance, 0).
+        after: The `key` of the last line of the page before.
         limit: Rows, of up to four lines each.
+
+    Raises:
+        RejectedError: `invalid_args` for a key that this list never gave.
     """
     rows = connection.execute(
         _HOURS if by_hour else _SEGMENTS,
         {
-            "instance": after[0],
-            "hour": after[1],
+            **_charge_key(after),
             "only": instance_id,
             "account": account_id,
             "start": start // 3_600,
@@ -267,9 +304,18 @@ def charges(
                         hour=None if row[1] is None else row[1] * 3_600,
                         late=row[11],
                         position=row[10],
+                        key=":".join(map(str, (row[0], *row[24:27]))),
                     )
                 )
     return lines
+
+
+def _charge_key(after: str) -> dict[str, int]:
+    parts = after.split(":") if after else ["0", "0", "0", "0"]
+    if len(parts) != 4 or not all(re.fullmatch(r"-?[0-9]{1,18}", part) for part in parts):  # noqa: PLR2004 - instance, hour, terms, booked
+        message = f"{after!r} is no key of a charge: take it from the last line of a page"
+        raise RejectedError("invalid_args", message)
+    return dict(zip("ihtb", map(int, parts), strict=True))
 
 
 # --- anomalies -----------------------------------------------------------------------------------

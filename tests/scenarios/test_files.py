@@ -1,0 +1,70 @@
+"""Every scenario file holds, and every mistake in one is told with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adapters.simulation.scenario import run, run_files
+from adapters.simulation.scenario_file import read
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.rglob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _small_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULEDGER_SHARED_BUFFERS", "128MB")
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_scenario_holds(path: Path) -> None:
+    """Everything that the file expects is what the ledger says."""
+    assert run(read(path)).differences == []
+
+
+HEAD = """scenario: a mistake
+steps:
+  - {at: "2026-03-01T00:00:00Z", do: open-account, account: alice, credit: "10"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "meant"),
+    [
+        (HEAD + "  - {do: destory, instance: i}\n", 4, "did you mean `destroy`"),
+        (HEAD + "  - {do: deposit, acount: alice, amount: '1'}\n", 4, "did you mean `account`"),
+        (HEAD + "  - {do: deposit, account: alice, amount: 1.5}\n", 4, "as text"),
+        (HEAD + "  - {do: bid, instance: i, price: '1'}\n", 4, "not built yet"),
+        (HEAD + "  - {at: '2026-02-01T00:00:00Z', do: rebuild}\n", 4, "time order"),
+        (HEAD + "expect: {balance: {alice: '10'}}\n", 4, "did you mean `balances`"),
+        (HEAD + "settings: {plattform_fee: '0'}\n", 4, "did you mean `platform_fee`"),
+        (HEAD + "  - {do: stop, instance: i}\n", 4, "no instance `i`"),
+        (HEAD + "  - {do: rebuild, do: expect}\n", 4, "twice"),
+        ("scenario: [\n", 2, ""),
+    ],
+)
+def test_mistakes_name_file_line_and_what_was_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: int, meant: str
+) -> None:
+    """A file that is no scenario ends with exit code 2, its line, and a hint."""
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    assert run_files([path]) == 2
+    error = capsys.readouterr().err
+    assert f"{path}:{line}: " in error
+    assert meant in error
+
+
+def test_a_wrong_expectation_is_shown_and_ends_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each difference shows what, expected and actual; the exit code is 1."""
+    path = tmp_path / "wrong.yaml"
+    path.write_text(HEAD + "expect: {balances: {alice: '11'}}\n")
+    assert run_files([path]) == 1
+    shown = capsys.readouterr().out
+    assert "balances.alice" in shown
+    assert "expected 11" in shown
+    assert "actual   10" in shown
