@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,19 +19,32 @@ MONEY: Final = frozenset({
     "total", "up_charge", "up_rate",
 })  # fmt: skip
 TIMES: Final = frozenset({
-    "at", "closed_at", "created_at", "destroyed_at", "enrolled_at", "erased_at", "exhausted_at",
-    "expires_at", "first_run_at", "hour", "issued_at", "last_report_at", "last_used_at",
-    "listed_at", "occurred_at", "opened_at", "period_from", "period_until", "placed_at",
-    "received_at", "recorded_at", "registered_at", "revoked_at", "second", "segment_from", "start",
-    "stopped_at", "until", "used_from", "used_until",
+    "at", "booked", "closed_at", "created_at", "destroyed_at", "enrolled_at", "erased_at",
+    "exhausted_at", "expires_at", "first_run_at", "hour", "issued_at", "last_report_at",
+    "last_used_at", "listed_at", "occurred_at", "opened_at", "period_from", "period_until",
+    "placed_at", "received_at", "recorded_at", "registered_at", "revoked_at", "second",
+    "segment_from", "segment_until", "start", "stopped_at", "until", "used_from", "used_until",
 })  # fmt: skip
-_TEXT_MONEY: Final = frozenset({"debit", "credit"})
+_COUNTS: Final = {"AnomalyView": frozenset({"amount"})}
+"""Fields that are named like money and are none: an anomaly's amount counts bytes."""
+
+_UNPRINTABLE: Final = {
+    **dict.fromkeys((*range(32), *range(127, 160)), "�"),
+    0x2028: "\N{REPLACEMENT CHARACTER}",
+    0x2029: "\N{REPLACEMENT CHARACTER}",
+}
+
+T = TypeVar("T")
 
 
 def plain(value: Any, name: str = "") -> Any:
     """A view as JSON shows it: amounts as decimal texts, instants as RFC 3339."""
     if isinstance(value, msgspec.Struct):
-        return {field: plain(getattr(value, field), field) for field in value.__struct_fields__}
+        counts = _COUNTS.get(type(value).__name__, frozenset())
+        return {
+            field: plain(getattr(value, field), "" if field in counts else field)
+            for field in value.__struct_fields__
+        }
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {field: plain(inner, field) for field, inner in value._asdict().items()}
     if isinstance(value, dict):
@@ -51,6 +64,21 @@ def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.encode(plain(value)).decode() + "\n")
 
 
+def page(
+    rows: Sequence[T], limit: int, key: Callable[[T], object], option: str = "--after"
+) -> list[T]:
+    """The first *limit* of *rows*; how to go on is said on standard error when there are more."""
+    shown = list(rows[:limit])
+    if len(rows) > limit:
+        more(f"{option} {key(shown[-1])}")
+    return shown
+
+
+def more(option: str) -> None:
+    """Say on standard error that there are more rows, and the option that shows them."""
+    sys.stderr.write(f"more: repeat with {option}\n")
+
+
 def print_rows(
     rows: Sequence[Any], columns: Sequence[str], *, as_json: bool, title: str, empty: str
 ) -> None:
@@ -61,28 +89,37 @@ def print_rows(
     if not rows:
         sys.stdout.write(f"{empty}\n")
         return
+    cells = [[_cell(shown[column]) for column in columns] for shown in map(plain, rows)]
+    right = [
+        column not in TIMES and any(isinstance(getattr(row, column), int) for row in rows)
+        for column in columns
+    ]
+    if sys.stdout.isatty():
+        _print_table(title, columns, right, cells)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    for line in (columns, *cells):
+        padded = [
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")
+
+
+def _print_table(
+    title: str, columns: Sequence[str], right: list[bool], cells: list[list[str]]
+) -> None:
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    is_terminal = sys.stdout.isatty()
-    console = Console(no_color=not is_terminal, width=None if is_terminal else 10_000)
-    table = Table(
-        title=title if is_terminal else None, box=SIMPLE if is_terminal else None, pad_edge=False
-    )
-    shown = [plain(row) for row in rows]
-    for column in columns:
-        numeric = any(isinstance(getattr(row, column), int) for row in rows)
-        right = numeric and column not in TIMES
-        table.add_column(column, justify="right" if right else "left", no_wrap=not is_terminal)
-    for row in shown:
-        table.add_row(*(_cell(row[column]) for column in columns))
-    if is_terminal:
-        console.print(table)
-        return
-    with console.capture() as capture:
-        console.print(table)
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+    table = Table(title=title, box=SIMPLE, pad_edge=False)
+    for column, to_right in zip(columns, right, strict=True):
+        table.add_column(column, justify="right" if to_right else "left", overflow="fold")
+    for line in cells:
+        table.add_row(*(Text(cell) for cell in line))
+    Console().print(table)
 
 
 def print_facts(view: Any, *, as_json: bool) -> None:
@@ -102,5 +139,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return " ".join(map(str, value))
-    return str(value)
+        return " ".join(map(str, value)).translate(_UNPRINTABLE)
+    return str(value).translate(_UNPRINTABLE)

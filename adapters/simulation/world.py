@@ -27,6 +27,7 @@ from ledger.services import accounts, machines, policies
 from ledger.services.credit import read_credit
 from ledger.services.ledger import Ledger, Policy, SimulatedClock, Unit, read_policy
 from ledger.services.usage import SignedReport, UsageService
+from ledger.store.database import Connection
 
 _DELIVERY: Final = 2_000
 """Reports appended in one transaction."""
@@ -57,7 +58,7 @@ class World:
         self.ledger.adopt_policy(policy)
         self.usage = UsageService(self.ledger)
         self.runner = UsageRunner(page_events=4_000)
-        self.connection = self.ledger.database.connect()
+        self.connection = self.ledger.database.connect(autocommit=True)
         self.report_seconds = report_seconds
         self.boot_seconds = boot_seconds
         self.hosts: dict[int, SimulatedHost] = {}
@@ -146,6 +147,7 @@ class World:
         stops = [to]
         with self.ledger.reading() as connection:
             due = policies.next_due(connection, self.now)
+            stops += self._offline_stops(connection)
         stops.append(self._traffic_stop())
         if due is not None:
             stops.append(due)
@@ -154,6 +156,19 @@ class World:
                 if container.ready_at is not None and not host.is_down:
                     stops.append(container.ready_at)
         return min(stop for stop in stops if stop > self.now)
+
+    def _offline_stops(self, connection: Connection) -> list[int]:
+        """When the machines that nobody hears will be taken for offline."""
+        silence = read_policy(connection).offline_after_seconds
+        if silence is None:
+            return []
+        quiet = [
+            machine
+            for machine, host in self.hosts.items()
+            if host.is_down or host.silent_since is not None
+        ]
+        contacts = [machines.last_contact(connection, machine) for machine in quiet]
+        return [contact + silence + 1 for contact in contacts if contact is not None]
 
     def _traffic_stop(self) -> int:
         """A second before which no account can run dry, whatever its instances transfer.

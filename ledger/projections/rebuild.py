@@ -110,6 +110,8 @@ def swap(database: Database, progress: Progress | None = None) -> RebuildResult:
         live.execute("SELECT 1 FROM log_position FOR UPDATE")
         head = head_position(live)
         ticks = _fold(live, scratch, head, head, progress)
+        # In the runner's order: the position first, then the tables.
+        live.execute("SELECT 1 FROM projection_positions FOR UPDATE")
         for table in metadata.sorted_tables:
             name = table.name
             live.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")

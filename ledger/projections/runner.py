@@ -1,8 +1,8 @@
 """Follows the log: reads it in pages, folds a page in memory, writes rows and position at once.
 
-A page and the group's new position are one transaction, and the position moves only from where it
-was, so every event is folded exactly once however often the process dies. The order in the log is
-the only thing that matters: a rebuild in other pages gives the same rows.
+A page and the group's new position are one transaction, which locks the position first and goes on
+only from where it was, so every event is folded exactly once however often the process dies. The
+order in the log is the only thing that matters: a rebuild in other pages gives the same rows.
 """
 
 from __future__ import annotations
@@ -69,16 +69,19 @@ class UsageRunner:
             events = [event for event in events if event.position <= through]
         if not events:
             return 0, self._position
+        # Whoever else folds waits here, before it reads or writes a row, and then sees its error.
+        row = connection.execute(
+            "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE", [USAGE]
+        ).fetchone()
+        if row is None or row[0] != self._position:
+            message = "another process folds the usage group at the same time"
+            raise CorruptHistoryError("two_runners", message)
         page = self._fold.fold(connection, events)
         usage_page.write(connection, page, lock_accounts=self._lock_accounts)
         last = events[-1].position
-        moved = connection.execute(
-            "UPDATE projection_positions SET position = %s WHERE name = %s AND position = %s",
-            [last, USAGE, self._position],
+        connection.execute(
+            "UPDATE projection_positions SET position = %s WHERE name = %s", [last, USAGE]
         )
-        if moved.rowcount != 1:
-            message = "another process folds the usage group at the same time"
-            raise CorruptHistoryError("two_runners", message)
         self.ticks += page.ticks
         return len(events), last
 

@@ -167,6 +167,8 @@ class UsageFold:
                 self._closed[fact.account_id] = fact.opened_at
                 page.accounts[fact.account_id] = (fact.opened_at, None)
             case e.PeriodClosed():
+                # What was booked in this period is booked; the rows that postings go to end here.
+                page.current.clear()
                 self._closed[fact.account_id] = fact.period_until
                 page.accounts[fact.account_id] = (
                     fact.period_until,

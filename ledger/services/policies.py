@@ -439,8 +439,10 @@ def notify(unit: Unit, account_id: int, code: NoticeCode, about: str) -> None:
 
 
 def next_due(connection: Connection, now: int) -> int | None:
-    """The next second after *now* at which a policy has something to do, as far as is known now."""
-    policy = read_policy(connection)
+    """The next second after *now* at which a policy has something to do, as far as is known now.
+
+    Machines are taken to go on reporting; who knows that one does not adds its last contact.
+    """
     due: list[int | None] = []
     row = connection.execute(
         "SELECT (SELECT min(expires_at) FROM holds WHERE status = 'pending'),"
@@ -453,14 +455,6 @@ def next_due(connection: Connection, now: int) -> int | None:
     due += [row[0], row[1], None if row[2] is None else row[2] + LAUNCH_TIMEOUT_SECONDS]
     if row[3] is not None:
         due.append(next_month_start(now - ISSUE_AFTER_SECONDS) + ISSUE_AFTER_SECONDS)
-    if policy.offline_after_seconds is not None:
-        silence = policy.offline_after_seconds
-        row = connection.execute(
-            f"SELECT min(contact) FROM ({_CONTACT} AND m.offline_since IS NULL"  # noqa: S608 - constant
-            " GROUP BY m.machine_id) AS seen"
-        ).fetchone()
-        if row is not None and row[0] is not None:
-            due.append(row[0] + silence + 1)
     due += _credit_due(connection, now)
     later = [second for second in due if second is not None and second > now]
     return min(later, default=None)

@@ -45,9 +45,10 @@ class Serving:
 
     def __init__(self, home: Path | None = None) -> None:
         """Choose a port, and a new home unless *home* is given; nothing is started."""
+        self._folder = Path(tempfile.mkdtemp(prefix="gl-e2e-"))
+        self._folder.chmod(0o755)  # a server started by root runs as a user of its own
         self._owns_home = home is None
-        self.home = home or Path(tempfile.mkdtemp(prefix="gl-e2e-"))
-        self.home.chmod(0o755)  # a server started by root runs as a user of its own
+        self.home = home or self._folder / "home"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.admin_key = ""
@@ -55,7 +56,7 @@ class Serving:
         self.process: subprocess.Popen[bytes] | None = None
         self.outputs: list[str] = []
         """What each finished or running start printed on standard output, oldest first."""
-        self._log = self.home / "serve.log"
+        self._log = self._folder / "serve.log"
 
     def __enter__(self) -> Self:
         try:
@@ -85,7 +86,7 @@ class Serving:
     def launch(self) -> None:
         """Start the program without waiting."""
         assert self.process is None or self.process.poll() is not None
-        output = self.home / f"serve-{len(self.outputs)}.out"
+        output = self._folder / f"serve-{len(self.outputs)}.out"
         self.outputs.append("")
         environment = {**os.environ, "GPULEDGER_SHARED_BUFFERS": "128MB"}
         environment.pop("GPULEDGER_DATABASE_URL", None)
@@ -182,22 +183,20 @@ class Serving:
         return code
 
     def close(self) -> None:
-        """End everything that was started here, and remove the home."""
+        """End everything that was started here, and remove the files; a given home stays."""
         self.http.close()
         if self.process is not None and self.process.poll() is None:
             try:
                 self.stop()
             except subprocess.TimeoutExpired:
                 self.kill()
-        if not self._owns_home:
-            return
-        if (self.home / "postgres" / "postmaster.pid").exists():
+        if self._owns_home and (self.home / "postgres" / "postmaster.pid").exists():
             with EmbeddedPostgres(self.home):
                 pass  # the last one out stops the server
-        shutil.rmtree(self.home, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read_output(self) -> None:
-        text = (self.home / f"serve-{len(self.outputs) - 1}.out").read_text()
+        text = (self._folder / f"serve-{len(self.outputs) - 1}.out").read_text()
         self.outputs[-1] = text
         found = re.search(r"\bglk_\S+", text)
         if found:

@@ -178,34 +178,3 @@ def test_the_same_deposit_twice_is_one_payment(market: Market) -> None:
         with market.ledger.unit() as unit:
             accounts.deposit(unit, alice, 100 * DOLLAR, "card-1")
     assert available(market, alice) == 110 * DOLLAR
-
-
-def test_storage_debt_is_noticed_three_times_and_then_ends(market: Market) -> None:
-    """At the limit come notices at once, after 24 h and after 72 h; then the disk is destroyed."""
-    alice = market.account("alice", DOLLAR)
-    machine = market.machine(storage=150 * DOLLAR)
-    with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, 600 * DOLLAR, "start")
-    one = market.rent(alice, machine, disk_gb=100)
-    with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, "start", 600 * DOLLAR, "back")
-    second = START
-    for _ in range(40):
-        with market.ledger.reading() as connection:
-            due = policies.next_due(connection, market.clock())
-        if due is None:
-            break
-        second = market.clock()
-        market.run(machine, [one], due - second, state="loading", report_seconds=300)
-        market.project()
-        policies.run_due(market.ledger)
-        if market.connection.execute("SELECT status FROM instances").fetchone() == ("destroyed",):
-            break
-    notices = market.connection.execute(
-        "SELECT issued_at FROM notices WHERE code = 'storage_debt' ORDER BY position"
-    ).fetchall()
-    times = [row[0] for row in notices]
-    assert [at - times[0] for at in times] == [0, 86_400, 259_200]
-    row = market.connection.execute("SELECT status, destroyed_at FROM instances").fetchone()
-    assert row == ("destroyed", times[-1])
-    assert market.rebuild().equal

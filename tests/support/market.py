@@ -33,7 +33,7 @@ class Market:
         self.ledger.adopt_policy()
         self.usage = UsageService(self.ledger)
         self.runner = UsageRunner()
-        self.connection = self.ledger.database.connect()
+        self.connection = self.ledger.database.connect(autocommit=True)
         self.chains: dict[int, ReportChain] = {}
 
     def close(self) -> None:

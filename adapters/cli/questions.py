@@ -1,0 +1,409 @@
+"""Commands that ask: each prints one answer of `ledger.services.questions`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from cyclopts import Parameter
+
+from adapters.cli.options import (
+    Account,
+    After,
+    AfterKey,
+    AfterPosition,
+    AsJson,
+    Home,
+    Id,
+    Instant,
+    Limit,
+    account_id,
+    instant,
+    reading,
+)
+from ledger.errors import RejectedError
+
+if TYPE_CHECKING:
+    from ledger.services.questions.invoices import InvoiceView
+    from ledger.services.questions.usage import AnomalyView
+
+Status = Literal["scheduling", "loading", "running", "stopped", "expired", "destroyed"]
+_ANOMALY_KEY: Final = re.compile(r"([0-9]{1,18}):([0-9]{1,18}):([a-z_]{1,64}):(-?[0-9]{1,18})")
+
+# --- who and what --------------------------------------------------------------------------------
+
+
+def accounts(
+    *, home: Home = None, after: After = 0, limit: Limit = 100, json: AsJson = False
+) -> None:
+    """List accounts.
+
+    Example: gpuledger accounts --json
+    """
+    from adapters.cli.output import page, print_rows
+    from ledger.services.questions import accounts as ask
+
+    with reading(home) as (ledger, connection):
+        found = ask.accounts(connection, ledger.vault, after=after, limit=limit + 1)
+    shown = page(found, limit, lambda one: one.account_id)
+    columns = ["account_id", "name", "opened_at", "erased_at"]
+    print_rows(shown, columns, as_json=json, title="accounts", empty="no accounts")
+
+
+def machines(
+    *,
+    account: Annotated[
+        str | None, Parameter(name="--account", help="Only this host's, by name or id.")
+    ] = None,
+    home: Home = None,
+    after: After = 0,
+    limit: Limit = 100,
+    json: AsJson = False,
+) -> None:
+    """List machines, how they are, and what is free on them.
+
+    Example: gpuledger machines --account bob
+    """
+    from adapters.cli.output import page, print_rows
+    from ledger.services.questions import machines as ask
+
+    with reading(home) as (ledger, connection):
+        host = account_id(ledger, connection, account)
+        found = ask.machines(connection, ledger.clock(), host_id=host, after=after, limit=limit + 1)
+    shown = page(found, limit, lambda one: one.machine_id)
+    columns = [
+        "machine_id", "host_id", "gpus", "gpu_name", "free_gpus", "online", "last_report_at",
+        "enrolled_at",
+    ]  # fmt: skip
+    print_rows(shown, columns, as_json=json, title="machines", empty="no machines")
+
+
+def instances(
+    *,
+    account: Account = None,
+    status: Annotated[Status | None, Parameter(help="Only those in this state.")] = None,
+    home: Home = None,
+    after: After = 0,
+    limit: Limit = 100,
+    json: AsJson = False,
+) -> None:
+    """List instances with their state and what they cost so far.
+
+    Example: gpuledger instances --account alice --status running
+    """
+    from adapters.cli.output import page, print_rows
+    from ledger.services.questions import instances as ask
+
+    with reading(home) as (ledger, connection):
+        owner = account_id(ledger, connection, account)
+        found = ask.instances(
+            connection, account_id=owner, status=status, after=after, limit=limit + 1
+        )
+    shown = page(found, limit, lambda one: one.instance_id)
+    columns = [
+        "instance_id", "account_id", "machine_id", "status", "reason", "gpus", "gpu_rate",
+        "gpu_seconds", "gpu_charge", "storage_seconds", "storage_charge", "label",
+    ]  # fmt: skip
+    print_rows(shown, columns, as_json=json, title="instances", empty="no instances")
+
+
+# --- usage ---------------------------------------------------------------------------------------
+
+
+def ticks(
+    instance: Id,
+    *,
+    start: Annotated[Instant, Parameter(name="--from")] = None,
+    until: Instant = None,
+    limit: Limit = 60,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """List the attested seconds of an instance one by one, each with its address in the log.
+
+    Example: gpuledger ticks 7 --from 2026-03-01T10:00:00Z --limit 10
+    """
+    from adapters.cli.output import more, print_rows
+    from ledger.domain.ids import rfc3339
+    from ledger.services.questions import usage as ask
+
+    first, end = instant(start, "--from"), instant(until, "--until")
+    with reading(home) as (_, connection):
+        found = ask.ticks(connection, instance, start=first or 0, until=end, limit=limit + 1)
+    if len(found) > limit:
+        more(f"--from {rfc3339(found[limit].second)}")
+    columns = [
+        "second", "state", "up_bytes", "down_bytes", "utilisation", "position", "seq", "first",
+    ]  # fmt: skip
+    title = f"ticks of instance {instance}"
+    print_rows(found[:limit], columns, as_json=json, title=title, empty="no ticks")
+
+
+def charges(
+    *,
+    instance: Id | None = None,
+    account: Account = None,
+    by: Annotated[
+        Literal["segment", "hour"], Parameter(help="One set of lines per rate segment or UTC hour.")
+    ] = "segment",
+    after: AfterKey = "",
+    limit: Limit = 100,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """List what instances consumed and what it cost; lines that cost nothing are left out.
+
+    Example: gpuledger charges --account alice --by hour
+    """
+    from adapters.cli.output import more, print_rows
+    from ledger.services.questions import usage as ask
+
+    with reading(home) as (ledger, connection):
+        found = ask.charges(
+            connection,
+            instance_id=instance,
+            account_id=account_id(ledger, connection, account),
+            by_hour=by == "hour",
+            after=after,
+            limit=limit + 1,
+        )
+    keys = list(dict.fromkeys(line.key for line in found))
+    if len(keys) > limit:
+        more(f"--after {keys[limit - 1]}")
+        found = [line for line in found if line.key != keys[limit]]
+    when = ["hour"] if by == "hour" else ["used_from", "used_until"]
+    columns = ["instance_id", "item", "kind", "rate", "quantity", "amount", "fee", *when]
+    print_rows(found, columns, as_json=json, title="charges", empty="no charges")
+
+
+def anomalies(
+    *,
+    instance: Id | None = None,
+    machine: Id | None = None,
+    after: AfterKey = "",
+    limit: Limit = 100,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """List what was attested, stored and not billed, and why.
+
+    Example: gpuledger anomalies --instance 7
+    """
+    from adapters.cli.output import page, print_rows
+    from ledger.services.questions import usage as ask
+
+    last = (0, -1, "", 0)
+    if after:
+        given = _ANOMALY_KEY.fullmatch(after)
+        if given is None:
+            message = (
+                f"--after: {after!r} is no key of an anomaly such as 4:7:after_stop:1772359200"
+            )
+            raise RejectedError("invalid_args", message)
+        last = (int(given[1]), int(given[2]), given[3], int(given[4]))
+    with reading(home) as (_, connection):
+        found = ask.anomalies(
+            connection, instance_id=instance, machine_id=machine, after=last, limit=limit + 1
+        )
+    shown = page(found, limit, _anomaly_key)
+    columns = ["machine_id", "instance_id", "code", "severity", "start", "until", "position"]
+    print_rows(shown, columns, as_json=json, title="anomalies", empty="no anomalies")
+
+
+def _anomaly_key(one: AnomalyView) -> str:
+    return f"{one.machine_id}:{one.instance_id or 0}:{one.code}:{one.start}"
+
+
+def explain(
+    instance: Id,
+    *,
+    meter: Annotated[
+        Literal["gpu", "storage", "up", "down"] | None, Parameter(help="Only this meter.")
+    ] = None,
+    segment: Annotated[
+        Id | None, Parameter(help="Only the rate segment with this number, from 1.")
+    ] = None,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """Explain the charges of an instance in full: terms, seconds, gaps, formula, places in the log.
+
+    Exits 1 when what is stored is not what the formula and the hours give.
+
+    Example: gpuledger explain 7 --meter gpu
+    """
+    from adapters.cli.explained import text
+    from adapters.cli.output import print_json
+    from ledger.services.explain import explain as ask
+
+    with reading(home) as (_, connection):
+        found = ask(connection, instance, meter, segment)
+    if json:
+        print_json(found)
+    elif found:
+        sys.stdout.write(text(found))
+    else:
+        sys.stdout.write(f"instance {instance} has consumed nothing that was folded yet\n")
+
+
+# --- money ---------------------------------------------------------------------------------------
+
+
+def invoice(
+    number: Annotated[str | None, Parameter(help="Without it, invoices are listed.")] = None,
+    *,
+    account: Account = None,
+    after: AfterPosition = 0,
+    limit: Limit = 100,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """Show one usage invoice with its lines, or list those of an account.
+
+    Example: gpuledger invoice USE-00000001
+    """
+    from adapters.cli.output import page, print_json, print_rows
+    from ledger.services.questions import invoices as ask
+
+    with reading(home) as (ledger, connection):
+        if number is not None:
+            found = ask.invoice(connection, number)
+        else:
+            owner = account_id(ledger, connection, account)
+            listed = ask.invoices(connection, account_id=owner, after=after, limit=limit + 1)
+    if number is None:
+        columns = [
+            "number", "account_id", "period_from", "period_until", "total", "status", "position",
+        ]  # fmt: skip
+        shown = page(listed, limit, lambda one: one.position)
+        print_rows(shown, columns, as_json=json, title="invoices", empty="no invoices")
+    elif json:
+        print_json(found)
+    else:
+        _print_invoice(found)
+
+
+def _print_invoice(found: InvoiceView) -> None:
+    from adapters.cli.output import plain, print_rows
+
+    shown = plain(found)
+    sys.stdout.write(
+        f"{found.number}  account {found.account_id}  {found.status}\n"
+        f"{shown['period_from']} to {shown['period_until']}\n\n"
+    )
+    columns = ["line", "instance_id", "meter", "quantity", "rate", "amount", "cents", "late"]
+    print_rows(found.lines, columns, as_json=False, title="lines", empty="no lines")
+    totals = [(name, shown[name]) for name in ("opening", "movements", "total", "closing", "paid")]
+    width = max(len(value) for _, value in totals)
+    for name, value in totals:
+        sys.stdout.write(f"{name:<10}  {value:>{width}}\n")
+
+
+def balance(
+    account: Annotated[str, Parameter(help="Name or id.")],
+    *,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """Show an account's credit, what burns, and how long that lasts.
+
+    Example: gpuledger balance alice
+    """
+    from adapters.cli.output import print_facts
+    from ledger.services.questions import accounts as people
+    from ledger.services.questions import balances as ask
+
+    with reading(home) as (ledger, connection):
+        owner = people.find_account(connection, ledger.vault, account)
+        found = ask.balance(connection, owner, ledger.clock())
+    print_facts(found, as_json=json)
+
+
+def transfers(
+    *,
+    account: Account = None,
+    after: AfterKey = "",
+    limit: Limit = 100,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """List every movement of money, usage included: debit, credit, amount.
+
+    Example: gpuledger transfers --account bob
+    """
+    from adapters.cli.output import page, print_rows
+    from ledger.services.questions import transfers as ask
+
+    with reading(home) as (ledger, connection):
+        owner = account_id(ledger, connection, account)
+        found = ask.transfers(connection, account_id=owner, after=after, limit=limit + 1)
+    shown = page(found, limit, lambda one: one.key)
+    columns = [
+        "occurred_at", "kind", "reference", "debit", "debit_account", "credit", "credit_account",
+        "amount", "position",
+    ]  # fmt: skip
+    print_rows(shown, columns, as_json=json, title="transfers", empty="no transfers")
+
+
+def trial_balance(*, home: Home = None, json: AsJson = False) -> int:
+    """Show debits and credits per ledger account; exit 1 unless they are equal.
+
+    Example: gpuledger trial-balance
+    """
+    from adapters.cli.output import print_rows
+    from ledger.domain.money import format_dollars
+    from ledger.services.questions import balances as ask
+
+    with reading(home) as (_, connection):
+        found = ask.trial_balance(connection)
+    columns = ["ledger_account", "debit", "credit"]
+    print_rows(found, columns, as_json=json, title="trial balance", empty="nothing was posted")
+    difference = sum(row.debit - row.credit for row in found)
+    if not json:
+        sys.stdout.write(f"difference {format_dollars(difference)}\n")
+    return 0 if difference == 0 else 1
+
+
+# --- the log and the rules -----------------------------------------------------------------------
+
+
+def events(
+    *,
+    stream: Annotated[str | None, Parameter(help="One stream, such as instance-7.")] = None,
+    after: Annotated[
+        AfterPosition,
+        Parameter(help="Go on after this position, or with --stream after this version."),
+    ] = 0,
+    limit: Limit = 20,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """Read the log, or one stream of it, in order; --json shows what each event says.
+
+    Example: gpuledger events --stream instance-7 --json
+    """
+    from adapters.cli.output import page, print_rows
+    from ledger.services.questions import events as ask
+
+    with reading(home) as (_, connection):
+        if stream is None:
+            found = ask.events(connection, after=after, limit=limit + 1)
+        else:
+            found = ask.stream_events(connection, stream, after=after, limit=limit + 1)
+    shown = page(found, limit, lambda one: one.position if stream is None else one.version)
+    columns = ["position", "count", "recorded_at", "stream", "version", "topic", "sha256"]
+    print_rows(shown, columns, as_json=json, title="events", empty="no events")
+
+
+def policy(*, home: Home = None, json: AsJson = False) -> None:
+    """Show the platform's rules in force.
+
+    Example: gpuledger policy
+    """
+    from adapters.cli.output import print_facts
+    from ledger.services.ledger import read_policy
+
+    with reading(home) as (_, connection):
+        found = read_policy(connection)
+    print_facts(found, as_json=json)
