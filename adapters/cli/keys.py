@@ -28,6 +28,7 @@ def create(
     Example: gpuledger keys create --account alice --role renter
     """
     from adapters.cli.output import print_json
+    from ledger.domain.ids import rfc3339
     from ledger.services import accounts as use_cases
 
     expires_at = instant(expires, "--expires")
@@ -37,7 +38,8 @@ def create(
             owner = _owner(ledger, unit, account)
             key = use_cases.create_key(unit, owner, role, expires_at=expires_at)
     if json:
-        print_json({"key": key, "account_id": owner, "role": role, "expires_at": expires_at})
+        ends = None if expires_at is None else rfc3339(expires_at)
+        print_json({"key": key, "account_id": owner, "role": role, "expires_at": ends})
     else:
         sys.stdout.write(f"{key}\n")
 

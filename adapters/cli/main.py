@@ -66,7 +66,14 @@ keys_app.command(keys.revoke)
 scenario_app = App(name="scenario", help="Scenarios: the business as text.", group=_RUN)
 scenario_app.command(running.scenario_run, name="run")
 
-for command in (running.serve, running.demo, running.trace, running.rebuild):
+for command in (
+    running.serve,
+    running.demo,
+    running.trace,
+    running.rebuild,
+    running.backup,
+    running.restore,
+):
     app.command(command, group=_RUN)
 app.command(scenario_app)
 for question in (

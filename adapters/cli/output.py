@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -47,8 +48,11 @@ def plain(value: Any, name: str = "") -> Any:
         }
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {field: plain(inner, field) for field, inner in value._asdict().items()}
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {field: plain(getattr(value, field), field) for field in names}
     if isinstance(value, dict):
-        return value
+        return value  # What an event says is shown as it is stored.
     if isinstance(value, list | tuple):
         return [plain(one, name) for one in value]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -89,9 +93,10 @@ def print_rows(
     if not rows:
         sys.stdout.write(f"{empty}\n")
         return
-    cells = [[_cell(shown[column]) for column in columns] for shown in map(plain, rows)]
+    # A row's properties may be shown too; only its fields are in the JSON.
+    cells = [[_cell(_shown(row, column)) for column in columns] for row in rows]
     right = [
-        column not in TIMES and any(isinstance(getattr(row, column), int) for row in rows)
+        column not in TIMES and any(type(getattr(row, column)) is int for row in rows)
         for column in columns
     ]
     if sys.stdout.isatty():
@@ -104,6 +109,11 @@ def print_rows(
             for cell, width, to_right in zip(line, widths, right, strict=True)
         ]
         sys.stdout.write("  ".join(padded).rstrip() + "\n")
+
+
+def _shown(row: Any, column: str) -> Any:
+    counts = _COUNTS.get(type(row).__name__, frozenset())
+    return plain(getattr(row, column), "" if column in counts else column)
 
 
 def _print_table(

@@ -131,6 +131,42 @@ def rebuild(
     return 0 if result.equal else 1
 
 
+def backup(
+    file: Annotated[Path, Parameter(help="The backup; it must not exist yet.")],
+    *,
+    home: Home = None,
+) -> int:
+    """Write the whole database to one file while it serves; keep vault.key in another place.
+
+    Example: gpuledger backup books.dump --home ./books
+    """
+    from ledger.store.backup import backup as run
+
+    with opened(home) as ledger:
+        size = run(ledger.database, file)
+    sys.stdout.write(f"{file}: {size:,} bytes; the vault's key is not in it\n")
+    return 0
+
+
+def restore(
+    file: Annotated[Path, Parameter(help="A backup.")],
+    *,
+    home: Annotated[Path, Parameter(name="--home", help="A new folder for the ledger.")],
+) -> int:
+    """Make a new ledger from a backup; prove it with `rebuild --check`.
+
+    Example: gpuledger restore books.dump --home ./restored
+    """
+    from ledger.store.backup import restore as run
+
+    run(file, home)
+    sys.stdout.write(
+        f"restored into {home}: put the vault.key of the backup's ledger there, then prove it with"
+        f" gpuledger rebuild --check --home {home}\n"
+    )
+    return 0
+
+
 def _print_rebuild(result: RebuildResult, *, check: bool) -> None:
     from adapters.cli.output import print_rows
 

@@ -171,7 +171,7 @@ class Flood:
                 self.failures.append(error)
                 time.sleep(0.05)
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
+            except Exception as error:
                 self.surprises.append(error)
                 time.sleep(0.05)
                 continue

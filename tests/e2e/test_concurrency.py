@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from psycopg import errors
@@ -14,8 +15,8 @@ from adapters.jobs import JOBS_LOCK, Leadership
 from ledger.errors import CorruptHistoryError, LedgerError
 from ledger.projections.runner import UsageRunner
 from ledger.services import accounts
+from ledger.services.credit import read_credit
 from ledger.services.ledger import Unit
-from ledger.store.database import Connection
 from tests.e2e.serving import ROOT, wait_for
 from tests.support.market import DOLLAR, START, Market
 
@@ -86,13 +87,11 @@ def race(market: Market, *commands: Callable[[Unit], object]) -> list[str]:
         return [one.result(30) for one in running]
 
 
-def credit(connection: Connection, account: int) -> tuple[int, int]:
-    row = connection.execute(
-        "SELECT posted, held FROM balances WHERE account_id = %s", [account]
-    ).fetchone()
-    connection.commit()
-    assert row is not None
-    return int(row[0]), int(row[1])
+def credit(market: Market, account: int) -> tuple[int, int]:
+    """What was paid in and not moved on, and what of it is held."""
+    with market.ledger.reading() as connection:
+        found = read_credit(connection, [account])[account]
+    return found.posted, found.held(market.clock())
 
 
 def test_two_processes_that_rent_the_last_gpu_have_one_winner(market: Market, dsn: str) -> None:
@@ -181,8 +180,8 @@ def test_simultaneous_transfers_and_holds_never_overdraw(market: Market) -> None
     assert set(answers) == {"done", "insufficient_balance", "insufficient_credit"} & set(answers)
     moved = sum(answer == "done" for answer in answers[::2])
     held = sum(answer == "done" for answer in answers[1::2])
-    assert credit(market.connection, payer) == ((5 - moved) * DOLLAR, held * DOLLAR)
-    assert credit(market.connection, payee) == (moved * DOLLAR, 0)
+    assert credit(market, payer) == ((5 - moved) * DOLLAR, held * DOLLAR)
+    assert credit(market, payee) == (moved * DOLLAR, 0)
     assert market.rebuild().equal
 
 
@@ -195,7 +194,7 @@ def test_simultaneous_deposits_all_count_and_a_repeated_one_once(market: Market)
 
     answers = race(market, *map(deposit, ["a", "b", "same", "same", "same", "same"]))
     assert answers == ["done"] * 6
-    assert credit(market.connection, account) == (9 * DOLLAR, 0)
+    assert credit(market, account) == (9 * DOLLAR, 0)
 
 
 def test_simultaneous_refunds_give_no_more_than_was_paid(market: Market) -> None:
@@ -207,7 +206,7 @@ def test_simultaneous_refunds_give_no_more_than_was_paid(market: Market) -> None
         return lambda unit: accounts.refund(unit, account, deposit, 70 * DOLLAR, name)
 
     assert sorted(race(market, refund("r1"), refund("r2"))) == ["done", "over_credit"]
-    assert credit(market.connection, account) == (30 * DOLLAR, 0)
+    assert credit(market, account) == (30 * DOLLAR, 0)
 
 
 def test_hold_is_spent_or_released_never_both(market: Market) -> None:
@@ -217,18 +216,19 @@ def test_hold_is_spent_or_released_never_both(market: Market) -> None:
         name = f"h{number}"
         with market.ledger.unit() as unit:
             accounts.place_hold(unit, account, DOLLAR, name)
-        before, _ = credit(market.connection, account)
+        before, _ = credit(market, account)
         capture, release = race(
             market,
-            lambda unit, name=name: accounts.capture_hold(unit, account, name),
-            lambda unit, name=name: accounts.release_hold(unit, account, name),
+            partial(accounts.capture_hold, account_id=account, hold_id=name),
+            partial(accounts.release_hold, account_id=account, hold_id=name),
         )
         assert sorted([capture, release]) == ["done", "hold_closed"]
         status = market.connection.execute(
             "SELECT status FROM holds WHERE account_id = %s AND hold_id = %s", [account, name]
         ).fetchone()
         assert status == ("captured" if capture == "done" else "released",)
-        assert credit(market.connection, account)[1] == 0
+        spent = DOLLAR if capture == "done" else 0
+        assert credit(market, account) == (before - spent, 0)
     assert market.rebuild().equal
 
 

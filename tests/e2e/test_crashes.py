@@ -19,6 +19,7 @@ from tests.e2e.serving import (
     gap_free,
     stored_once,
     wait_for,
+    wait_until_folded,
 )
 
 SOAK_ROUNDS = 20
@@ -99,7 +100,7 @@ class Marketplace:
                     "SELECT version, position FROM events WHERE stream_id = %s", [flood.stream]
                 ).fetchall()
                 connection.commit()
-                positions = dict(stored)
+                positions: dict[int, int] = dict(stored)
                 assert len(stored) == len(positions)
                 assert flood.stored.keys() <= positions.keys()
                 for seq, answer in flood.stored.items():
@@ -122,17 +123,7 @@ class Marketplace:
             with database.connect(autocommit=True) as connection:
                 stored_once(connection, agent.stream, agent.bodies)
                 stored_once(connection, flood.stream, flood.bodies)
-                wait_for(
-                    lambda: (
-                        connection.execute(
-                            "SELECT position >= (SELECT max(position) FROM events)"
-                            " FROM projection_positions WHERE name = 'usage'"
-                        ).fetchone()
-                        == (True,)
-                    ),
-                    20,
-                    "the projection",
-                )
+                wait_until_folded(database)
                 row = connection.execute(
                     "SELECT sum(until - start) FROM anomalies WHERE instance_id = %s", [_STRANGER]
                 ).fetchone()
@@ -189,13 +180,16 @@ ROUNDS = [
 
 @pytest.mark.parametrize("kills", ROUNDS)
 def test_acknowledged_reports_survive_a_kill(
-    place: Marketplace, kills: list[Callable[[Serving], None]]
+    place: Marketplace,
+    kills: list[Callable[[Serving], None]],
+    record_property: Callable[..., None],
 ) -> None:
     """No acknowledged report is lost or doubled by kill -9, and the books equal a rebuild."""
     chance = random.Random(20270101)  # noqa: S311 - when to kill, not a secret
     for kill in kills:
         place.crash(chance, kill)
     place.settle()
+    record_property("recovery_seconds", [round(one, 2) for one in place.recovery_seconds])
 
 
 def test_dead_database_is_said_and_nothing_is_promised(place: Marketplace) -> None:

@@ -58,6 +58,7 @@ def owner(market: Market) -> Iterator[Connection]:
 
 
 def submit(market: Market, *reports: SealedReport) -> Future[UsageAnswer]:
+    """Hand reports to the group commit."""
     return market.usage.submit(
         [SignedReport(one.key_id, one.signature, one.body) for one in reports]
     )
@@ -76,6 +77,7 @@ def end_waiting(owner: Connection, event: str) -> None:
 
 
 def reports_of(market: Market, machine: int, count: int) -> list[SealedReport]:
+    """So many reports of 10 s each, whose seconds are over."""
     sealed = [market.seal(machine, market.clock() + 10 * number, 10) for number in range(count)]
     market.clock.move_to(market.clock() + 10 * count)
     return sealed
@@ -196,10 +198,12 @@ def test_failed_command_leaves_nothing_of_its_first_half(market: Market, owner: 
 
 
 def stream_of(market: Market, machine: int) -> str:
+    """The log's name for the reports of *machine*."""
     return usage_stream(machine, market.chains[machine].epoch)
 
 
 def bodies(reports: list[SealedReport]) -> list[bytes]:
+    """What the log must hold of *reports*."""
     return [one.body for one in reports]
 
 

@@ -19,7 +19,7 @@ def available(market: Market, account: int) -> int:
 
 
 @pytest.mark.parametrize(("credit", "admitted"), [(900_000_000, True), (899_999_999, False)])
-def test_admission_needs_an_hour_and_a_day(market: Market, credit: int, admitted: bool) -> None:  # noqa: FBT001 - a parameter
+def test_admission_needs_an_hour_and_a_day(market: Market, credit: int, admitted: bool) -> None:
     """An hour at $0.40 and a day of 100 GB need exactly $0.90, not a nano less (CRED-05)."""
     alice = market.account("alice", credit)
     machine = market.machine(gpu_hour=400_000_000)

@@ -206,7 +206,7 @@ def test_given_a_new_boot_then_the_old_interval_ends_where_ticks_ended(market: M
 
 
 def test_given_a_container_exit_then_the_meter_ends_and_the_gpus_are_free(market: Market) -> None:
-    """A container that ends by itself leaves the instance stopped with its reason (LIFE-08, C23)."""
+    """A container that ends by itself leaves the instance stopped, with its reason (LIFE-08)."""
     alice, machine = market.account("alice", 10 * DOLLAR), market.machine()
     one = market.rent(alice, machine)
     market.confirm(machine, one)
