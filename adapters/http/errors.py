@@ -69,7 +69,7 @@ def status_of(error: LedgerError) -> int:
     return given if isinstance(given, int) else _STATUS[type(error)]
 
 
-def problem(status: int, code: str, detail: str, **more: Any) -> bytes:
+def problem(status: int, code: str, detail: str, /, **more: Any) -> bytes:
     """A problem document as JSON."""
     more.pop("status", None)
     return msgspec.json.encode(

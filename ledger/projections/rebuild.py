@@ -210,7 +210,7 @@ def _compare(snapshot: Connection, scratch: Connection, table: Table) -> TableRe
     if live != rebuilt:
         difference = _first_difference(snapshot, scratch, table)
     return TableResult(
-        name=table.name,
+        name=str(table.name),  # not the text of a kind of its own that SQLAlchemy keeps
         group=table.info["group"],
         rows=max(rows, rebuilt_rows),
         live_sha256=live,

@@ -10,9 +10,26 @@ import pytest
 from adapters.cli.main import run
 
 COMMANDS = [
-    *(["accounts"], ["anomalies"], ["balance"], ["charges"], ["demo"], ["deposit"], ["events"]),
+    *(
+        ["accounts"],
+        ["anomalies"],
+        ["backup"],
+        ["balance"],
+        ["charges"],
+        ["demo"],
+        ["deposit"],
+        ["events"],
+    ),
     *(["explain"], ["instances"], ["invoice"], ["keys", "create"], ["keys", "list"]),
-    *(["keys", "revoke"], ["machines"], ["policy"], ["rebuild"], ["scenario", "run"], ["serve"]),
+    *(
+        ["keys", "revoke"],
+        ["machines"],
+        ["policy"],
+        ["rebuild"],
+        ["restore"],
+        ["scenario", "run"],
+        ["serve"],
+    ),
     *(["ticks"], ["trace"], ["transfers"], ["trial-balance"]),
 ]
 

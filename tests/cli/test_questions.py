@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.support.market import DOLLAR, Market
 
 QUESTIONS = [
     ["accounts"],
@@ -108,6 +109,23 @@ def test_pages_together_are_the_whole_list(cli: Cli, question: list[str]) -> Non
         more = answer.err.split()[-2:]
     assert paged == whole.json
     assert len(paged) > 1
+
+
+def test_pages_of_charges_pass_over_what_is_free(market: Market, own_cli: Cli) -> None:
+    """An instance that costs nothing does not end the list of charges before those after it."""
+    alice, bob = market.account("alice", DOLLAR), market.account("bob", DOLLAR)
+    machine = market.machine(host="bob", gpus=3)
+    all_three = [market.rent(who, machine, gpus=1) for who in (alice, bob, alice)]
+    for one in all_three:
+        market.confirm(machine, one)
+    market.run(machine, all_three, 60)
+    market.project()
+    first = own_cli("charges", "--limit", 1, "--json")
+    key = first.err.split()[-1]
+    second = own_cli("charges", "--limit", 1, "--after", key, "--json")
+    assert {one["instance_id"] for one in first.json} == {all_three[0]}
+    assert {one["instance_id"] for one in second.json} == {all_three[2]}
+    assert second.err == ""
 
 
 def test_the_books_balance(cli: Cli) -> None:

@@ -126,17 +126,7 @@ class Serving:
     def processes(self) -> dict[int, str]:
         """Every living process that this program started, itself first, with its command line."""
         assert self.process is not None
-        found: dict[int, str] = {}
-        wanted = [self.process.pid]
-        while wanted:
-            pid = wanted.pop(0)
-            with contextlib.suppress(OSError):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if command:
-                    found[pid] = command.replace(b"\0", b" ").decode(errors="replace")
-                for thread in Path(f"/proc/{pid}/task").iterdir():
-                    wanted += [int(one) for one in (thread / "children").read_text().split()]
-        return found
+        return _family(self.process.pid)
 
     def worker(self) -> int:
         """The process that answers HTTP requests."""
@@ -167,10 +157,16 @@ class Serving:
         """The process id of the embedded database server."""
         return int((self.home / "postgres" / "postmaster.pid").read_text().split()[0])
 
-    def kill_database(self) -> int:
-        """`kill -9` of the embedded database server; returns the process id it had."""
+    def kill_database(self, *, wait: bool = False) -> int:
+        """`kill -9` of the embedded database server; returns the process id it had.
+
+        Its backends find out a moment later, and finish what they are at; *wait* for their end.
+        """
         pid = self.postmaster()
+        pids = list(_family(pid))
         os.kill(pid, signal.SIGKILL)
+        if wait:
+            wait_for(lambda: not any(map(_exists, pids)), 10, "the database server to end")
         return pid
 
     def stop(self) -> int:
@@ -323,6 +319,21 @@ def wait_until_folded(database: Database) -> float:
         return wait_for(
             lambda: connection.execute(query).fetchone() == (True,), 20, "the projection"
         )
+
+
+def _family(first: int) -> dict[int, str]:
+    """The living processes of *first* and all that it started, with their command lines."""
+    found: dict[int, str] = {}
+    wanted = [first]
+    while wanted:
+        pid = wanted.pop(0)
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if command:
+                found[pid] = command.replace(b"\0", b" ").decode(errors="replace")
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                wanted += [int(one) for one in (thread / "children").read_text().split()]
+    return found
 
 
 def _exists(pid: int) -> bool:

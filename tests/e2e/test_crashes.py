@@ -110,6 +110,10 @@ class Marketplace:
                 connection.commit()
             books_equal_a_rebuild(database)
 
+    def tell(self) -> None:
+        """Print how long each recovery took; `pytest -rP` shows it."""
+        print("seconds to recover:", *(f"{one:.2f}" for one in self.recovery_seconds))
+
     def settle(self) -> None:
         """End the agent and assert that its books and the flood's are complete."""
         agent, flood = self.agent, self.flood
@@ -180,16 +184,14 @@ ROUNDS = [
 
 @pytest.mark.parametrize("kills", ROUNDS)
 def test_acknowledged_reports_survive_a_kill(
-    place: Marketplace,
-    kills: list[Callable[[Serving], None]],
-    record_property: Callable[..., None],
+    place: Marketplace, kills: list[Callable[[Serving], None]]
 ) -> None:
     """No acknowledged report is lost or doubled by kill -9, and the books equal a rebuild."""
     chance = random.Random(20270101)  # noqa: S311 - when to kill, not a secret
     for kill in kills:
         place.crash(chance, kill)
     place.settle()
-    record_property("recovery_seconds", [round(one, 2) for one in place.recovery_seconds])
+    place.tell()
 
 
 def test_dead_database_is_said_and_nothing_is_promised(place: Marketplace) -> None:
@@ -198,7 +200,7 @@ def test_dead_database_is_said_and_nothing_is_promised(place: Marketplace) -> No
     os.kill(serving.background(), signal.SIGSTOP)  # nobody starts the database again
     stopped = serving.background()
     try:
-        serving.kill_database()
+        serving.kill_database(wait=True)
         requests = [
             ("GET", "/v1/balance", None),
             ("POST", "/v1/accounts", {"name": "never"}),
@@ -222,13 +224,10 @@ def test_dead_database_is_said_and_nothing_is_promised(place: Marketplace) -> No
 @pytest.mark.parametrize(
     "kill", [kill_worker, kill_all, kill_parent, kill_database, kill_everything]
 )
-def test_twenty_kills_lose_nothing(
-    place: Marketplace, kill: Callable[[Serving], None], record_property: Callable[..., None]
-) -> None:
+def test_twenty_kills_lose_nothing(place: Marketplace, kill: Callable[[Serving], None]) -> None:
     """Twenty kill -9 in a row at twenty moments of ingest lose and double nothing."""
     chance = random.Random(kill.__name__)  # noqa: S311 - when to kill, not a secret
     for _ in range(SOAK_ROUNDS):
         place.crash(chance, kill)
     place.settle()
-    seconds = sorted(place.recovery_seconds)
-    record_property("recovery_seconds", [round(one, 2) for one in seconds])
+    place.tell()

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from ledger.domain.ids import usage_stream
 from ledger.errors import DeclinedError, UnavailableError
 from ledger.services import accounts
 from ledger.services.usage import SignedReport
-from ledger.store.database import Connection
+from ledger.store.database import Connection, translating
 from tests.e2e.agents import Flood
 from tests.e2e.serving import (
     Serving,
@@ -247,8 +247,25 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
+def fill_data(disk: Path, _serving: Serving) -> Path:
+    """Leave no space for a page of a table."""
+    return fill(disk)
+
+
+def fill_log(disk: Path, serving: Serving) -> Path:
+    """Leave no space for a write-ahead log: the database server itself goes down over it."""
+    ballast = fill(disk)
+    with serving.database() as database, suppress(UnavailableError), translating():
+        for _ in range(20):
+            with database.connect("owner", autocommit=True) as connection:
+                connection.execute("SELECT pg_logical_emit_message(true, 'test', repeat('x', 100))")
+                connection.execute("SELECT pg_switch_wal()")
+    return ballast
+
+
+@pytest.mark.parametrize("fill_up", [fill_data, fill_log])
 def test_full_disk_is_unavailable_until_there_is_space(
-    record_property: Callable[..., None],
+    fill_up: Callable[[Path, Serving], Path],
 ) -> None:
     """On a full disk reports get 503 and nothing is half written; with space all of it succeeds."""
     with small_disk(DISK_BYTES) as disk, Serving(disk / "home") as serving:
@@ -256,12 +273,13 @@ def test_full_disk_is_unavailable_until_there_is_space(
         try:
             flood.begin()
             wait_for(lambda: len(flood.stored) >= 20, 20, "acknowledged reports")
-            ballast = fill(disk)
+            ballast = fill_up(disk, serving)
             wait_for(lambda: len(flood.failures) >= 3, 60, "the disk to be full")
             stored = len(flood.stored)
             ballast.unlink()
             seconds = wait_for(lambda: len(flood.stored) > stored, 60, "space to be used")
-            record_property("recovery_seconds", round(seconds, 2))
+            print(f"seconds to recover: {seconds:.2f}")
+            print(*{error.message for error in flood.failures}, sep="\n")
             flood.end()
             assert flood.surprises == []
             assert {error.detail["status"] for error in flood.failures} == {503}

@@ -1,0 +1,67 @@
+"""The API on a fresh market, with a key for every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from litestar.testing import TestClient
+
+from adapters.hostagent.reports import SealedReport
+from adapters.http.app import create_app
+from ledger.domain.events import Role
+from ledger.services import accounts
+from tests.support.market import DOLLAR, Market
+
+
+class Api:
+    """Requests in somebody's name."""
+
+    def __init__(self, market: Market, client: TestClient[Any]) -> None:
+        """Make an account and a key per role, and a second renter."""
+        self.market = market
+        self.client = client
+        self.accounts: dict[str, int] = {}
+        self.keys: dict[str, str] = {}
+        people: list[tuple[str, Role]] = [
+            ("alice", "renter"),
+            ("carol", "renter"),
+            ("bob", "host"),
+            ("eve", "host"),
+            ("audrey", "auditor"),
+            ("root", "admin"),
+        ]
+        for name, role in people:
+            self.accounts[name] = market.account(name, 100 * DOLLAR)
+            with market.ledger.unit() as unit:
+                self.keys[name] = accounts.create_key(unit, self.accounts[name], role)
+
+    def __call__(
+        self, who: str | None, method: str, path: str, body: Any = None, **headers: str
+    ) -> httpx.Response:
+        """One request; *body* is sent as JSON, bytes as they are."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if who is not None:
+            sent["Authorization"] = f"Bearer {self.keys.get(who, who)}"
+        content = body if isinstance(body, bytes) else None
+        json = None if isinstance(body, bytes) else body
+        if isinstance(body, bytes):
+            sent.setdefault("Content-Type", "application/json")
+        return self.client.request(method, path, content=content, json=json, headers=sent)
+
+    def usage(self, *reports: SealedReport) -> httpx.Response:
+        """Post reports as a host does."""
+        raw = msgspec.msgpack.encode([[one.key_id, one.signature, one.body] for one in reports])
+        return self.client.post(
+            "/v1/usage", content=raw, headers={"Content-Type": "application/msgpack"}
+        )
+
+
+@pytest.fixture
+def api(market: Market) -> Iterator[Api]:
+    """The API without a network in between."""
+    with TestClient(create_app(market.ledger, market.usage)) as client:
+        yield Api(market, client)
