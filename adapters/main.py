@@ -120,23 +120,32 @@ def create_app() -> Litestar:
 
 
 def _serve_api(host: str, port: int) -> None:
+    """Answer requests until a signal; whatever happens to the worker, there is another."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
     from granian.log import LogLevels
 
-    server = Granian(
-        "adapters.main:create_app",
-        factory=True,
-        address=host,
-        port=port,
-        interface=Interfaces.ASGI,
-        http=HTTPModes.http1,
-        workers=1,
-        respawn_failed_workers=True,
-        log_level=LogLevels.warning,
-        workers_kill_timeout=_STOP_SECONDS,
-    )
-    server.serve()
+    while True:
+        server = Granian(
+            "adapters.main:create_app",
+            factory=True,
+            address=host,
+            port=port,
+            interface=Interfaces.ASGI,
+            http=HTTPModes.http1,
+            workers=1,
+            respawn_failed_workers=True,
+            log_level=LogLevels.warning,
+            workers_kill_timeout=_STOP_SECONDS,
+        )
+        # It gives up, and exits, when a worker dies twice in 5 s: as while the database is away.
+        with contextlib.suppress(SystemExit):
+            server.serve()
+        if server.interrupt_signal:
+            return
+        time.sleep(_RESTART_SECONDS)
+        if server.interrupt_signal:
+            return
 
 
 def _require_port(host: str, port: int) -> None:

@@ -16,7 +16,14 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.http.call import DEPENDENCIES
 from adapters.http.docs import readable_page
-from adapters.http.errors import PROBLEM_JSON, Problem, on_any_error, on_http_error, on_ledger_error
+from adapters.http.errors import (
+    PROBLEM_JSON,
+    Problem,
+    on_any_error,
+    on_deep_body,
+    on_http_error,
+    on_ledger_error,
+)
 from adapters.http.metrics import Metrics
 from adapters.http.native import accounts, instances, machines, money, records, usage
 from ledger.errors import LedgerError
@@ -125,6 +132,7 @@ def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
         exception_handlers={
             LedgerError: on_ledger_error,
             HTTPException: on_http_error,
+            RecursionError: on_deep_body,
             Exception: on_any_error,
         },
         middleware=[counting],

@@ -11,7 +11,7 @@ import anyio.to_thread
 import msgspec
 from litestar import Request, Response
 from litestar.datastructures import State
-from litestar.di import Provide
+from litestar.di import NamedDependency, Provide
 
 from adapters.http.errors import PROBLEM_JSON, problem_of
 from ledger.domain.events import Role
@@ -136,6 +136,10 @@ def _json(status: int, body: bytes, *, replayed: bool = False) -> Response[Any]:
     media_type = "application/json" if status < 400 else PROBLEM_JSON  # noqa: PLR2004 - a status
     headers = {"Idempotency-Replayed": "true"} if replayed else None
     return Response(body, status_code=status, media_type=media_type, headers=headers)
+
+
+Caller = NamedDependency[Call]
+"""How a handler asks for the call."""
 
 
 async def provide_call(request: Request[Any, Any, State]) -> Call:

@@ -120,6 +120,11 @@ def on_http_error(_request: Request[Any, Any, Any], error: HTTPException) -> Res
     return _answer(status, problem(status, code, detail), headers)
 
 
+def on_deep_body(_request: Request[Any, Any, Any], _error: RecursionError) -> Response[bytes]:
+    """Answer a body that is nested more deeply than anything this API takes."""
+    return _answer(400, problem(400, "invalid_args", "the body is nested too deeply"))
+
+
 def on_any_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Answer a defect of ours without telling its inside; the log has it."""
     log.error("unexpected error", path=request.url.path, exc_info=error)

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 
-from adapters.http.call import ADMIN, ANYONE, AUDITOR, Call, allowed
+from adapters.http.call import ADMIN, ANYONE, AUDITOR, Caller, allowed
 from adapters.http.wire import (
     MAX_PAGE,
     Body,
@@ -28,10 +28,10 @@ from ledger.services.questions import accounts as ask
 from ledger.services.questions import balances
 from ledger.store.database import Connection
 
-Limit = Annotated[int, Parameter(ge=1, le=MAX_PAGE, description="Rows on a page.")]
-Cursor = Annotated[str | None, Parameter(description="`next_cursor` of the page before.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Rows on a page.")]
+Cursor = Annotated[str | None, QueryParameter(description="`next_cursor` of the page before.")]
 AccountFilter = Annotated[
-    int | None, Parameter(description="Another account; for auditors and admins.")
+    int | None, QueryParameter(description="Another account; for auditors and admins.")
 ]
 
 
@@ -121,7 +121,7 @@ class TrialBalance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/v1/me", opt=allowed(*ANYONE), summary="Whose key this is")
-async def me(call: Call) -> Me:
+async def me(call: Caller) -> Me:
     """Show the account and role of the key in use."""
     principal = call.principal
     found = await call.question(
@@ -136,7 +136,7 @@ async def me(call: Call) -> Me:
 
 
 @post("/v1/accounts", opt=allowed(*ADMIN), summary="Open an account")
-async def open_account(call: Call, data: NewAccount) -> Response[Account]:
+async def open_account(call: Caller, data: JSONBody[NewAccount]) -> Response[Account]:
     """Open an account under a new name (`name_taken` otherwise)."""
 
     def do(unit: Unit) -> Account:
@@ -147,7 +147,7 @@ async def open_account(call: Call, data: NewAccount) -> Response[Account]:
 
 
 @get("/v1/accounts", opt=allowed(*AUDITOR), summary="List accounts")
-async def list_accounts(call: Call, limit: Limit = 100, cursor: Cursor = None) -> Page[Account]:
+async def list_accounts(call: Caller, limit: Limit = 100, cursor: Cursor = None) -> Page[Account]:
     """List all accounts by id."""
     after = decode_cursor(cursor, int, 0)
     vault = call.ledger.vault
@@ -158,7 +158,7 @@ async def list_accounts(call: Call, limit: Limit = 100, cursor: Cursor = None) -
 
 
 @get("/v1/accounts/{account_id:int}", opt=allowed(*AUDITOR), summary="Show an account")
-async def show_account(call: Call, account_id: int) -> Account:
+async def show_account(call: Caller, account_id: FromPath[int]) -> Account:
     """Show one account."""
     vault = call.ledger.vault
     found = await call.question(lambda connection: ask.account(connection, vault, account_id))
@@ -171,7 +171,7 @@ async def show_account(call: Call, account_id: int) -> Account:
     status_code=200,
     summary="Erase personal data",
 )
-async def erase(call: Call, account_id: int) -> Response[Account]:
+async def erase(call: Caller, account_id: FromPath[int]) -> Response[Account]:
     """Destroy the key of an account's personal data; its books stay as they are."""
 
     def do(unit: Unit) -> Account:
@@ -182,7 +182,7 @@ async def erase(call: Call, account_id: int) -> Response[Account]:
 
 
 @post("/v1/keys", opt=allowed(*ANYONE), summary="Make an API key")
-async def make_key(call: Call, data: NewKey) -> Response[KeySecret]:
+async def make_key(call: Caller, data: JSONBody[NewKey]) -> Response[KeySecret]:
     """Make a key; its secret is in this answer and nowhere else."""
     account_id = call.account(data.account_id)
     if not call.is_admin and data.role != call.principal.role:
@@ -198,7 +198,7 @@ async def make_key(call: Call, data: NewKey) -> Response[KeySecret]:
 
 
 @get("/v1/keys", opt=allowed(*ANYONE), summary="List API keys")
-async def list_keys(call: Call, account_id: AccountFilter = None) -> list[Key]:
+async def list_keys(call: Caller, account_id: AccountFilter = None) -> list[Key]:
     """List the keys of an account, without secrets."""
     account = call.view(account_id) or call.principal.account_id
     found = await call.question(lambda connection: ask.api_keys(connection, account))
@@ -207,7 +207,7 @@ async def list_keys(call: Call, account_id: AccountFilter = None) -> list[Key]:
 
 @delete("/v1/keys/{key_id:str}", opt=allowed(*ANYONE), status_code=200, summary="Revoke a key")
 async def revoke_key(
-    call: Call, key_id: str, account_id: AccountFilter = None
+    call: Caller, key_id: FromPath[str], account_id: AccountFilter = None
 ) -> Response[dict[str, Any]]:
     """End a key at once; again changes nothing."""
     account = call.account(account_id)
@@ -219,7 +219,7 @@ async def revoke_key(
 
 
 @get("/v1/balance", opt=allowed(*ANYONE), summary="Balance, burn and runway")
-async def show_balance(call: Call, account_id: AccountFilter = None) -> Balance:
+async def show_balance(call: Caller, account_id: AccountFilter = None) -> Balance:
     """Show what is there, what burns, and how long that lasts, as of this second."""
     account = call.view(account_id) or call.principal.account_id
     now = call.ledger.clock()
@@ -228,7 +228,7 @@ async def show_balance(call: Call, account_id: AccountFilter = None) -> Balance:
 
 
 @get("/v1/trial-balance", opt=allowed(*AUDITOR), summary="The trial balance")
-async def show_trial_balance(call: Call) -> TrialBalance:
+async def show_trial_balance(call: Caller) -> TrialBalance:
     """Show debits and credits of every ledger account."""
 
     def run(connection: Connection) -> list[balances.TrialBalanceRow]:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, delete, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
-from adapters.http.call import ANYONE, RENTER, Call, allowed
+from adapters.http.call import ANYONE, RENTER, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.wire import (
     Body,
@@ -37,7 +37,7 @@ class NewInstance(Body):
     machine_id: int
     disk_gb: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     gpus: Annotated[int, Meta(ge=1, le=16)] | None = None
-    label: str | None = None
+    label: FromQuery[str | None] = None
     cancel_unavail: bool = True
     """Refuse with `no_capacity` when the GPUs are taken; otherwise the instance waits."""
     launch: dict[str, Any] | None = None
@@ -108,7 +108,7 @@ def _shown(unit: Unit, instance_id: int) -> Instance:
 
 
 @post("/v1/instances", opt=allowed(*RENTER), summary="Rent")
-async def rent(call: Call, data: NewInstance) -> Response[Instance]:
+async def rent(call: Caller, data: JSONBody[NewInstance]) -> Response[Instance]:
     """Rent GPUs of a listed machine on demand; storage runs from now until it is destroyed."""
     account = call.account(data.account_id)
 
@@ -130,11 +130,11 @@ async def rent(call: Call, data: NewInstance) -> Response[Instance]:
 
 @get("/v1/instances", opt=allowed(*ANYONE), summary="List instances")
 async def list_instances(
-    call: Call,
+    call: Caller,
     account_id: AccountFilter = None,
-    machine_id: int | None = None,
-    status: str | None = None,
-    label: str | None = None,
+    machine_id: FromQuery[int | None] = None,
+    status: FromQuery[str | None] = None,
+    label: FromQuery[str | None] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Instance]:
@@ -159,7 +159,7 @@ async def list_instances(
     return page(Instance, found, limit, lambda one: one.instance_id)
 
 
-async def _visible(call: Call, instance_id: int) -> ask.InstanceView:
+async def _visible(call: Caller, instance_id: int) -> ask.InstanceView:
     found = await call.question(lambda connection: ask.instance(connection, instance_id))
     mine = call.principal.account_id in {
         found.host_id if call.principal.role == "host" else found.account_id
@@ -170,13 +170,13 @@ async def _visible(call: Call, instance_id: int) -> ask.InstanceView:
 
 
 @get("/v1/instances/{instance_id:int}", opt=allowed(*ANYONE), summary="Show an instance")
-async def show_instance(call: Call, instance_id: int) -> Instance:
+async def show_instance(call: Caller, instance_id: FromPath[int]) -> Instance:
     """Show an instance, also after it was destroyed."""
     return render(Instance, await _visible(call, instance_id))
 
 
 async def _command(
-    call: Call, instance_id: int, do: Callable[[Unit, int], None]
+    call: Caller, instance_id: int, do: Callable[[Unit, int], None]
 ) -> Response[Instance]:
     def run(unit: Unit) -> Instance:
         if not call.is_admin:
@@ -190,13 +190,13 @@ async def _command(
 @post(
     "/v1/instances/{instance_id:int}/start", opt=allowed(*RENTER), status_code=200, summary="Start"
 )
-async def start(call: Call, instance_id: int) -> Response[Instance]:
+async def start(call: Caller, instance_id: FromPath[int]) -> Response[Instance]:
     """Let it run again as soon as its GPUs are free."""
     return await _command(call, instance_id, rentals.start)
 
 
 @post("/v1/instances/{instance_id:int}/stop", opt=allowed(*RENTER), status_code=200, summary="Stop")
-async def stop(call: Call, instance_id: int) -> Response[Instance]:
+async def stop(call: Caller, instance_id: FromPath[int]) -> Response[Instance]:
     """End the GPU meter now; storage goes on at `storage_rate_per_hour` until it is destroyed."""
 
     def do(unit: Unit, one: int) -> None:
@@ -211,7 +211,7 @@ async def stop(call: Call, instance_id: int) -> Response[Instance]:
     status_code=200,
     summary="Reboot",
 )
-async def reboot(call: Call, instance_id: int) -> Response[Instance]:
+async def reboot(call: Caller, instance_id: FromPath[int]) -> Response[Instance]:
     """Restart the container in place; GPUs and priority are kept."""
     return await _command(call, instance_id, rentals.reboot)
 
@@ -219,16 +219,18 @@ async def reboot(call: Call, instance_id: int) -> Response[Instance]:
 @post(
     "/v1/instances/{instance_id:int}/label", opt=allowed(*RENTER), status_code=200, summary="Label"
 )
-async def label(call: Call, instance_id: int, data: NewLabel) -> Response[Instance]:
+async def label(
+    call: Caller, instance_id: FromPath[int], data: JSONBody[NewLabel]
+) -> Response[Instance]:
     """Give it another label."""
     return await _command(call, instance_id, lambda unit, one: rentals.label(unit, one, data.label))
 
 
 @delete("/v1/instances/{instance_id:int}", opt=allowed(*RENTER), status_code=200, summary="Destroy")
 async def destroy(
-    call: Call,
-    instance_id: int,
-    reason: Annotated[str | None, Parameter(description="Required of admins.")] = None,
+    call: Caller,
+    instance_id: FromPath[int],
+    reason: Annotated[str | None, QueryParameter(description="Required of admins.")] = None,
 ) -> Response[Instance]:
     """End every meter now; destroying again changes nothing."""
     if call.is_admin and not reason:
@@ -243,10 +245,10 @@ async def destroy(
 
 @get("/v1/instances/{instance_id:int}/ticks", opt=allowed(*ANYONE), summary="List ticks")
 async def ticks(
-    call: Call,
-    instance_id: int,
-    start: Annotated[str | None, Parameter(query="from")] = None,
-    until: str | None = None,
+    call: Caller,
+    instance_id: FromPath[int],
+    start: Annotated[str | None, QueryParameter(name="from")] = None,
+    until: FromQuery[str | None] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Tick]:

@@ -8,10 +8,10 @@ import anyio.to_thread
 import msgspec
 from litestar import Request, Response, delete, get, post, put
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
-from adapters.http.call import ANYONE, HOST, Call, allowed
+from adapters.http.call import ANYONE, HOST, Caller, allowed
 from adapters.http.native.accounts import Cursor, Limit
 from adapters.http.wire import Body, Dollars, Instant, Page, decode_cursor, instant, page, render
 from ledger.domain.acknowledgement import Desired
@@ -50,7 +50,7 @@ class NewListing(Body):
     down_gb: Dollars = "0"
     min_bid: Dollars | None = None
     min_gpus: Annotated[int, Meta(ge=1, le=16)] = 1
-    until: str | None = None
+    until: FromQuery[str | None] = None
 
 
 class NewEnrolment(Body):
@@ -113,7 +113,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     listing: Listing | None
 
 
-def _own(unit: Unit, call: Call, machine_id: int) -> use_cases.Machine:
+def _own(unit: Unit, call: Caller, machine_id: int) -> use_cases.Machine:
     machine = use_cases.require_machine(unit.connection, machine_id)
     if not call.is_admin and machine.host_id != call.principal.account_id:
         raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
@@ -125,7 +125,7 @@ def _shown(unit: Unit, machine_id: int) -> Machine:
 
 
 @post("/v1/machines", opt=allowed(*HOST), summary="Register a machine")
-async def register(call: Call, data: NewMachine) -> Response[Machine]:
+async def register(call: Caller, data: JSONBody[NewMachine]) -> Response[Machine]:
     """Announce a machine; it can be listed once its agent has enrolled."""
     host = call.account(data.host_id)
     spec = MachineSpec(
@@ -143,9 +143,9 @@ async def register(call: Call, data: NewMachine) -> Response[Machine]:
 
 @get("/v1/machines", opt=allowed(*ANYONE), summary="List machines")
 async def list_machines(
-    call: Call,
+    call: Caller,
     offered: Annotated[
-        bool, Parameter(description="The market: only those with a listing.")
+        bool, QueryParameter(description="The market: only those with a listing.")
     ] = False,
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -164,7 +164,7 @@ async def list_machines(
 
 
 @get("/v1/machines/{machine_id:int}", opt=allowed(*ANYONE), summary="Show a machine")
-async def show_machine(call: Call, machine_id: int) -> Machine:
+async def show_machine(call: Caller, machine_id: FromPath[int]) -> Machine:
     """Show a machine that is offered, or one's own."""
     now = call.ledger.clock()
     found = await call.question(lambda connection: ask.machine(connection, machine_id, now))
@@ -179,7 +179,7 @@ async def show_machine(call: Call, machine_id: int) -> Machine:
     opt=allowed(*HOST),
     summary="Make an enrolment token",
 )
-async def offer_enrolment(call: Call, machine_id: int) -> Response[EnrolmentToken]:
+async def offer_enrolment(call: Caller, machine_id: FromPath[int]) -> Response[EnrolmentToken]:
     """Make the one-time token with which the machine's agent enrols."""
 
     def do(unit: Unit) -> EnrolmentToken:
@@ -191,7 +191,7 @@ async def offer_enrolment(call: Call, machine_id: int) -> Response[EnrolmentToke
 
 
 @post("/v1/enrolments", dependencies={}, summary="Enrol a machine's agent", security=[{}])
-async def enrol(request: Request[Any, Any, State], data: NewEnrolment) -> Enrolment:
+async def enrol(request: Request[Any, Any, State], data: JSONBody[NewEnrolment]) -> Enrolment:
     """Bind the agent's Ed25519 public key to the machine; the token is the credential."""
     ledger: Ledger = request.app.state.ledger
 
@@ -212,7 +212,10 @@ async def enrol(request: Request[Any, Any, State], data: NewEnrolment) -> Enrolm
     summary="Revoke a machine's key",
 )
 async def revoke_key(
-    call: Call, machine_id: int, key_id: str, reason: str = "revoked"
+    call: Caller,
+    machine_id: FromPath[int],
+    key_id: FromPath[str],
+    reason: FromQuery[str] = "revoked",
 ) -> Response[dict[str, Any]]:
     """Refuse everything that arrives under this key from now on."""
 
@@ -224,7 +227,9 @@ async def revoke_key(
 
 
 @put("/v1/machines/{machine_id:int}/listing", opt=allowed(*HOST), summary="List a machine")
-async def list_machine(call: Call, machine_id: int, data: NewListing) -> Response[Machine]:
+async def list_machine(
+    call: Caller, machine_id: FromPath[int], data: JSONBody[NewListing]
+) -> Response[Machine]:
     """Offer a machine at these prices; contracts that exist keep theirs."""
     prices = use_cases.Prices(
         parse_dollars(data.gpu_hour),
@@ -249,7 +254,7 @@ async def list_machine(call: Call, machine_id: int, data: NewListing) -> Respons
     status_code=200,
     summary="Unlist a machine",
 )
-async def unlist_machine(call: Call, machine_id: int) -> Response[Machine]:
+async def unlist_machine(call: Caller, machine_id: FromPath[int]) -> Response[Machine]:
     """Take a machine off the market; contracts go on."""
 
     def do(unit: Unit) -> Machine:
@@ -265,7 +270,9 @@ async def unlist_machine(call: Call, machine_id: int) -> Response[Machine]:
     opt=allowed(*HOST),
     summary="What a machine should do now",
 )
-async def desired(request: Request[Any, Any, State], call: Call, machine_id: int) -> Desired:
+async def desired(
+    request: Request[Any, Any, State], call: Caller, machine_id: FromPath[int]
+) -> Desired:
     """Show the state that the machine's agent should move towards."""
     usage: UsageService = request.app.state.usage
     now = call.ledger.clock()

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
-from adapters.http.call import ADMIN, ANYONE, PAYER, RENTER, Call, allowed
+from adapters.http.call import ADMIN, ANYONE, PAYER, RENTER, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.wire import (
     Body,
@@ -125,7 +125,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @post("/v1/deposits", opt=allowed(*ADMIN), summary="Book a deposit")
-async def deposit(call: Call, data: NewDeposit) -> Response[Moved]:
+async def deposit(call: Caller, data: JSONBody[NewDeposit]) -> Response[Moved]:
     """Book a settled payment; the same id and amount again is the same payment."""
     amount = parse_amount(data.amount)
 
@@ -137,7 +137,7 @@ async def deposit(call: Call, data: NewDeposit) -> Response[Moved]:
 
 
 @post("/v1/refunds", opt=allowed(*ADMIN), summary="Refund unspent credit")
-async def refund(call: Call, data: NewRefund) -> Response[Moved]:
+async def refund(call: Caller, data: JSONBody[NewRefund]) -> Response[Moved]:
     """Give unspent credit of one deposit back to its payer."""
     amount = parse_amount(data.amount)
 
@@ -149,7 +149,7 @@ async def refund(call: Call, data: NewRefund) -> Response[Moved]:
 
 
 @post("/v1/transfers", opt=allowed(*PAYER), summary="Transfer credit")
-async def transfer(call: Call, data: NewTransfer) -> Response[Moved]:
+async def transfer(call: Caller, data: JSONBody[NewTransfer]) -> Response[Moved]:
     """Move credit to another account, at least 0.01."""
     amount = parse_amount(data.amount)
     sender = call.principal.account_id
@@ -163,7 +163,7 @@ async def transfer(call: Call, data: NewTransfer) -> Response[Moved]:
 
 @get("/v1/transfers", opt=allowed(*ANYONE), summary="List transfers")
 async def list_transfers(
-    call: Call, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
+    call: Caller, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[Transfer]:
     """List every movement of money, usage included, in the order of the log."""
     account = call.view(account_id)
@@ -177,7 +177,7 @@ async def list_transfers(
 
 
 @post("/v1/holds", opt=allowed(*RENTER), summary="Place a hold")
-async def place_hold(call: Call, data: NewHold) -> Response[Moved]:
+async def place_hold(call: Caller, data: JSONBody[NewHold]) -> Response[Moved]:
     """Set available credit aside."""
     amount = parse_amount(data.amount)
     account = call.account(data.account_id)
@@ -191,7 +191,7 @@ async def place_hold(call: Call, data: NewHold) -> Response[Moved]:
 
 @get("/v1/holds", opt=allowed(*ANYONE), summary="List holds")
 async def list_holds(
-    call: Call, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
+    call: Caller, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[Hold]:
     """List the holds of an account by id."""
     account = call.view(account_id) or call.principal.account_id
@@ -209,7 +209,7 @@ async def list_holds(
     summary="Capture a hold",
 )
 async def capture_hold(
-    call: Call, hold_id: str, data: Capture, account_id: AccountFilter = None
+    call: Caller, hold_id: FromPath[str], data: JSONBody[Capture], account_id: AccountFilter = None
 ) -> Response[Moved]:
     """Spend a hold, all of it or another amount; the rest is free again."""
     account = call.account(account_id)
@@ -229,7 +229,7 @@ async def capture_hold(
     summary="Release a hold",
 )
 async def release_hold(
-    call: Call, hold_id: str, account_id: AccountFilter = None
+    call: Caller, hold_id: FromPath[str], account_id: AccountFilter = None
 ) -> Response[Moved]:
     """Give a hold back unspent."""
     account = call.account(account_id)
@@ -243,12 +243,12 @@ async def release_hold(
 
 @get("/v1/charges", opt=allowed(*ANYONE), summary="List charges")
 async def list_charges(
-    call: Call,
+    call: Caller,
     account_id: AccountFilter = None,
-    instance_id: int | None = None,
-    by: Annotated[str, Parameter(pattern="^(segment|hour)$")] = "segment",
-    start: Annotated[str | None, Parameter(query="from")] = None,
-    until: str | None = None,
+    instance_id: FromQuery[int | None] = None,
+    by: Annotated[str, QueryParameter(pattern="^(segment|hour)$")] = "segment",
+    start: Annotated[str | None, QueryParameter(name="from")] = None,
+    until: FromQuery[str | None] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Charge]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 from litestar import get
+from litestar.params import FromPath, FromQuery
 
-from adapters.http.call import ANYONE, AUDITOR, Call, allowed
+from adapters.http.call import ANYONE, AUDITOR, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.wire import Dollars, Instant, Page, decode_cursor, page, render
 from ledger.errors import NotFoundError
@@ -81,7 +82,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 @get("/v1/invoices", opt=allowed(*ANYONE), summary="List invoices")
 async def list_invoices(
-    call: Call, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
+    call: Caller, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[Invoice]:
     """List invoices in the order of issue, without their lines."""
     account = call.view(account_id)
@@ -95,7 +96,7 @@ async def list_invoices(
 
 
 @get("/v1/invoices/{number:str}", opt=allowed(*ANYONE), summary="Show an invoice")
-async def show_invoice(call: Call, number: str) -> Invoice:
+async def show_invoice(call: Caller, number: FromPath[str]) -> Invoice:
     """Show an invoice with its lines."""
     found = await call.question(lambda connection: ask.invoice(connection, number))
     if not call.sees_all and found.account_id != call.principal.account_id:
@@ -105,10 +106,10 @@ async def show_invoice(call: Call, number: str) -> Invoice:
 
 @get("/v1/anomalies", opt=allowed(*ANYONE), summary="List anomalies")
 async def list_anomalies(
-    call: Call,
+    call: Caller,
     account_id: AccountFilter = None,
-    machine_id: int | None = None,
-    instance_id: int | None = None,
+    machine_id: FromQuery[int | None] = None,
+    instance_id: FromQuery[int | None] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Anomaly]:
@@ -138,7 +139,7 @@ async def list_anomalies(
 
 
 @get("/v1/events", opt=allowed(*AUDITOR), summary="Read the log")
-async def list_events(call: Call, limit: Limit = 100, cursor: Cursor = None) -> Page[Event]:
+async def list_events(call: Caller, limit: Limit = 100, cursor: Cursor = None) -> Page[Event]:
     """Read the log page by page, in its one order."""
     after = decode_cursor(cursor, int, 0)
     found = await call.question(
@@ -149,7 +150,7 @@ async def list_events(call: Call, limit: Limit = 100, cursor: Cursor = None) -> 
 
 @get("/v1/events/{stream:str}", opt=allowed(*AUDITOR), summary="Read one stream")
 async def list_stream(
-    call: Call, stream: str, limit: Limit = 100, cursor: Cursor = None
+    call: Caller, stream: FromPath[str], limit: Limit = 100, cursor: Cursor = None
 ) -> Page[Event]:
     """Read one stream of the log, such as `instance-7` or `usage-3-<epoch>`."""
     after = decode_cursor(cursor, int, 0)
