@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from ledger.store.database import Connection
 
 
+CREDIT_LOCK = 7_415_005
+"""Held by a command from its first moment, and by a page of usage while it is written.
+
+So no page becomes visible between what a command reads of an account's credit and its commit. It is
+one lock, taken after the log's by commands and alone by pages: there is no order to get wrong.
+"""
+
+
 class Hour:
     """Increments of one page to one row of `usage_hours`."""
 
@@ -159,8 +167,8 @@ def write(connection: Connection, page: Page, *, lock_accounts: bool) -> None:
     Args:
         connection: Inside the transaction that also moves the group's position.
         page: From `UsageFold.fold`.
-        lock_accounts: Take the row locks of the accounts that are charged, as decisions about their
-            credit do; a rebuild beside the live tables has nobody to wait for.
+        lock_accounts: Wait for a command that is deciding about credit, and let the next one wait
+            for this page; a rebuild beside the live tables has nobody to wait for.
     """
     charged: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in page.hours.values():
@@ -169,11 +177,7 @@ def write(connection: Connection, page: Page, *, lock_accounts: bool) -> None:
             charged[row.meter.host_id][1] += row.charged
             charged[row.meter.host_id][2] += row.kept
     if lock_accounts and charged:
-        connection.execute(
-            "SELECT 1 FROM account_credit WHERE account_id = ANY(%b) ORDER BY account_id"
-            " FOR NO KEY UPDATE",
-            [list(charged)],
-        )
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [CREDIT_LOCK])
     _write_platform(connection, page)
     _write_meters(connection, page)
     _write_coverage(connection, "coverage", "instance_id", page.meters)

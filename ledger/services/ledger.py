@@ -28,6 +28,7 @@ from ledger.errors import (
     RejectedError,
 )
 from ledger.projections import facts
+from ledger.projections.usage_page import CREDIT_LOCK
 from ledger.store.codec import decode_fact, encode_fact
 from ledger.store.database import Connection, Database, translating
 from ledger.store.log import LogTransaction, Row, appending, ensure_partitions, read_stream
@@ -90,6 +91,7 @@ class Unit:
         self.vault = vault
         self._versions: dict[str, int] = {}
         self._policy: Policy | None = None
+        self.connection.execute("SELECT pg_advisory_xact_lock(%s)", [CREDIT_LOCK])
 
     @property
     def now(self) -> int:

@@ -39,6 +39,7 @@ from ledger.domain.instance import (
 )
 from ledger.domain.money import NANOS_PER_DOLLAR, SECONDS_PER_DAY, SECONDS_PER_HOUR
 from ledger.meters.intervals import Range, overlap, subtract
+from ledger.projections.runner import position_of
 from ledger.services import accounts, invoicing
 from ledger.services.credit import Credit, lock_credit, read_credit
 from ledger.services.ledger import Ledger, Unit, read_policy
@@ -386,6 +387,8 @@ def record_gaps(ledger: Ledger) -> None:
     if until <= checked:
         return
     with ledger.unit() as unit:
+        if not _folded_through(unit.connection, until + policy.late_usage_seconds):
+            return  # A tick that came in time may wait to be folded; a later second will do.
         new: list[tuple[str, Fact]] = []
         for instance_id, machine_id, gap in _gaps(unit.connection, checked, until):
             fact = UsageGapRecorded(
@@ -402,6 +405,15 @@ def record_gaps(ledger: Ledger) -> None:
             " ON CONFLICT (name) DO UPDATE SET position = EXCLUDED.position",
             [until],
         )
+
+
+def _folded_through(connection: Connection, second: int) -> bool:
+    """True when everything recorded up to *second* is folded."""
+    row = connection.execute(
+        "SELECT recorded_at FROM events WHERE position > %s ORDER BY position LIMIT 1",
+        [position_of(connection)],
+    ).fetchone()
+    return row is None or row[0] > second
 
 
 def _gaps(connection: Connection, start: int, until: int) -> list[tuple[int, int, Range]]:
