@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -71,14 +73,21 @@ def test_a_deposit_is_booked_once(own_cli: Cli) -> None:
 
 
 def test_a_home_holds_a_whole_ledger(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a database elsewhere, the first key makes a ledger in --home that questions find."""
     for variable in ("GPULEDGER_DATABASE_URL", "GPULEDGER_VAULT_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        os.chmod(folder, 0o755)  # noqa: S103 - a server started by root runs as a user of its own
-    home = str(tmp_path / "books")
+    folder = Path(tempfile.mkdtemp(prefix="gpuledger-cli-"))
+    os.chmod(folder, 0o755)  # noqa: S103 - a server started by root runs as a user of its own
+    home = str(folder / "books")
+    try:
+        _whole_ledger(home, capsys)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _whole_ledger(home: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["keys", "create", "--account", "alice", "--role", "admin", "--home", home]) == 0
     assert capsys.readouterr().out.startswith("glk_")
     monkeypatch.setenv("GPULEDGER_HOME", home)
