@@ -82,12 +82,14 @@ def test_a_home_holds_a_whole_ledger(
     os.chmod(folder, 0o755)  # noqa: S103 - a server started by root runs as a user of its own
     home = str(folder / "books")
     try:
-        _whole_ledger(home, capsys)
+        _whole_ledger(home, capsys, monkeypatch)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _whole_ledger(home: str, capsys: pytest.CaptureFixture[str]) -> None:
+def _whole_ledger(
+    home: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run(["keys", "create", "--account", "alice", "--role", "admin", "--home", home]) == 0
     assert capsys.readouterr().out.startswith("glk_")
     monkeypatch.setenv("GPULEDGER_HOME", home)
