@@ -61,6 +61,10 @@ def translating() -> Iterator[None]:
     """
     try:
         yield
+    except psycopg.DataError as error:
+        # A number beyond bigint, a NUL in a text: what was asked for cannot exist.
+        message = "a value is outside of what can be stored"
+        raise RejectedError("invalid_args", message, status=400) from error
     except (
         psycopg.OperationalError,  # with it PoolTimeout, AdminShutdown, DiskFull, a deadlock
         psycopg.InterfaceError,
