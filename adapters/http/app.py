@@ -10,15 +10,12 @@ from litestar import Litestar, MediaType, Request, Response, get
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, Contact, License, SecurityScheme, Tag
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.http.call import DEPENDENCIES
 from adapters.http.docs import readable_page
 from adapters.http.errors import (
-    PROBLEM_JSON,
-    Problem,
     on_any_error,
     on_deep_body,
     on_http_error,
@@ -26,6 +23,7 @@ from adapters.http.errors import (
 )
 from adapters.http.metrics import Metrics
 from adapters.http.native import accounts, instances, machines, money, records, usage
+from adapters.http.operations import document
 from ledger.errors import LedgerError
 from ledger.services.ledger import Ledger
 from ledger.services.usage import UsageService
@@ -74,46 +72,16 @@ async def openapi_json(request: Request[Any, Any, State]) -> Response[dict[str, 
     return Response(request.app.openapi_schema.to_schema(), media_type=MediaType.JSON)
 
 
-_ERRORS: Final = {
-    400: "The request is not what it should be: `invalid_args`, `undecodable`.",
-    401: "The key is missing, wrong, expired or revoked: `auth_error`.",
-    402: "There is not enough credit: `insufficient_credit`, `insufficient_balance`.",
-    403: "The key's role may not do this: `not_authorized`.",
-    404: "There is no such thing, or it is not yours: `no_such_…`.",
-    409: "Not now: `no_capacity`, `idempotency_in_flight`.",
-    422: "A rule says no, and will again; or the key was used for another request.",
-    503: "The database does not answer; nothing was changed. `Retry-After` says when to repeat.",
-}
-_READ_ERRORS: Final = (400, 401, 403, 404, 503)
-
-
-def _documented(handler: Any, tag: str) -> Any:
-    """Give a route its subject, its roles and the errors it can answer with."""
-    handler.tags = [tag]
-    roles = handler.opt.get("roles")
-    if roles:
-        handler.security = [{"key": list(roles)}]
-    reads = handler.http_methods == {"GET"}
-    handler.responses = {
-        status: ResponseSpec(
-            Problem, description=text, generate_examples=False, media_type=PROBLEM_JSON
-        )
-        for status, text in _ERRORS.items()
-        if not reads or status in _READ_ERRORS
-    }
-    return handler
-
-
 def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
     """The application on an open ledger; the caller closes the ledger after it."""
-    counters = Metrics()
+    counters = Metrics(usage_service)
     handlers: list[Any] = [docs, openapi_json]
     for one in (healthz, readyz, metrics):
         one.tags = ["service"]
         handlers.append(one)
     for tag, (module, _) in _TAGS.items():
         for handler in module.HANDLERS:
-            handlers.append(_documented(handler, tag))
+            handlers.append(document(handler, tag))
 
     def counting(app: ASGIApp) -> ASGIApp:
         async def middleware(scope: Scope, receive: Receive, send: Send) -> None:

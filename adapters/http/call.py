@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from functools import partial
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import anyio.to_thread
@@ -12,16 +11,17 @@ import msgspec
 from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.di import NamedDependency, Provide
+from litestar.handlers import BaseRouteHandler
+from litestar.params import QueryParameter
 
-from adapters.http.errors import PROBLEM_JSON, problem_of
+from adapters.http.once import carry_out
 from ledger.domain.events import Role
-from ledger.errors import AuthError, ForbiddenError, LedgerError, NotFoundError, RejectedError
-from ledger.services.accounts import Principal, authenticate
+from ledger.errors import AuthError, ForbiddenError, NotFoundError, RejectedError
+from ledger.services.accounts import Principal, authenticate, note_use
 from ledger.services.ledger import Ledger, Unit
 from ledger.store.database import Connection
 
 T = TypeVar("T")
-_KEY_MAX: Final = 255
 _OK: Final = 200
 _SEES_ALL: Final = frozenset({"admin", "auditor"})
 
@@ -42,13 +42,13 @@ class Call:
     """A request by somebody whose key was checked."""
 
     def __init__(
-        self, ledger: Ledger, principal: Principal, request: Request[Any, Any, State], body: bytes
+        self, ledger: Ledger, principal: Principal, request: Request[Any, Any, State], key: str
     ) -> None:
         """Keep what commands and questions need."""
         self.ledger = ledger
         self.principal = principal
         self._request = request
-        self._body = body
+        self._key = key
 
     @property
     def sees_all(self) -> bool:
@@ -94,48 +94,21 @@ class Call:
         return await anyio.to_thread.run_sync(run)
 
     async def command(
-        self, do: Callable[[Unit], msgspec.Struct | None], status: int = _OK
+        self, do: Callable[[Unit], msgspec.Struct], status: int = _OK, *, secret: bool = False
     ) -> Response[Any]:
         """Carry out a command in one transaction, under the Idempotency-Key if there is one.
 
-        The first answer to a key is kept for ever, a refusal by a rule too.
+        The first answer to a key is kept for ever, a refusal by a rule too; one that shows a
+        *secret* is kept so that only the caller's API key opens it.
         """
-        key = self._request.headers.get("idempotency-key")
-        if key is None:
-
-            def run() -> bytes:
-                with self.ledger.unit() as unit:
-                    return msgspec.json.encode(do(unit))
-
-            return _json(status, await anyio.to_thread.run_sync(run))
-        if not 1 <= len(key) <= _KEY_MAX:
-            message = f"an Idempotency-Key is 1 to {_KEY_MAX} characters"
-            raise RejectedError("invalid_args", message, status=400)
-        path = self._request.url.path
-        digest = hashlib.sha256(
-            b"\x00".join((self._request.method.encode(), path.encode(), self._body))
-        ).digest()
-
-        def command(unit: Unit) -> tuple[int, bytes]:
-            return status, msgspec.json.encode(do(unit))
-
-        answered, body, replayed = await anyio.to_thread.run_sync(
-            partial(
-                self.ledger.once,
-                str(self.principal.account_id),
-                key,
-                digest,
-                command,
-                problem_of,
-            )
+        return await carry_out(
+            self.ledger,
+            self._request,
+            do,
+            status,
+            scope=str(self.principal.account_id),
+            seal_with=self._key if secret else None,
         )
-        return _json(answered, body, replayed=replayed)
-
-
-def _json(status: int, body: bytes, *, replayed: bool = False) -> Response[Any]:
-    media_type = "application/json" if status < 400 else PROBLEM_JSON  # noqa: PLR2004 - a status
-    headers = {"Idempotency-Replayed": "true"} if replayed else None
-    return Response(body, status_code=status, media_type=media_type, headers=headers)
 
 
 Caller = NamedDependency[Call]
@@ -148,29 +121,46 @@ async def provide_call(request: Request[Any, Any, State]) -> Call:
     Raises:
         AuthError: `auth_error` when the key is missing, wrong, expired or revoked.
         ForbiddenError: `not_authorized` when the role may not use this route.
+        RejectedError: `invalid_args` for a query parameter that the route does not have.
     """
     ledger: Ledger = request.app.state.ledger
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    key = key.strip()
     if scheme.lower() != "bearer" or not key:
         raise AuthError("auth_error", "send your API key as `Authorization: Bearer glk_…`")
 
     def check() -> Principal:
+        now = ledger.clock()
         with ledger.reading() as connection:
-            return authenticate(connection, key.strip(), ledger.clock())
+            principal = authenticate(connection, key, now)
+        note_use(ledger, principal, now)
+        return principal
 
     principal = await anyio.to_thread.run_sync(check)
-    roles = request.route_handler.opt.get("roles", ())
+    handler = request.route_handler
+    roles = handler.opt.get("roles", ())
     if principal.role not in roles:
         message = f"a key of role {principal.role} may not do this; it takes {' or '.join(roles)}"
         raise ForbiddenError("not_authorized", message)
-    body = await request.body() if request.method != "GET" else b""
-    return Call(ledger, principal, request, body)
+    _check_query(request, _query_names(handler))
+    return Call(ledger, principal, request, key)
 
 
-def mine_or_missing(error: LedgerError, is_mine: bool) -> None:
-    """Raise *error* unless the object belongs to the caller."""
-    if not is_mine:
-        raise error
+def _check_query(request: Request[Any, Any, State], known: frozenset[str]) -> None:
+    for name in request.query_params:
+        if name not in known:
+            shown = ", ".join(sorted(known)) or "none"
+            message = f"{name}: there is no such query parameter; this route has: {shown}"
+            raise RejectedError("invalid_args", message, status=400)
+
+
+@cache
+def _query_names(handler: BaseRouteHandler) -> frozenset[str]:
+    return frozenset(
+        field.kwarg_definition.name or name
+        for name, field in handler.parsed_fn_signature.parameters.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    )
 
 
 DEPENDENCIES: Final = {"call": Provide(provide_call)}

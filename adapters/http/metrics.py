@@ -5,21 +5,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, SummaryMetricFamily
+from prometheus_client.registry import Collector
 
 from ledger.projections.runner import position_of
 from ledger.store.log import head_position
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client import Metric
+
     from ledger.domain.acknowledgement import UsageAnswer
     from ledger.services.ledger import Ledger
+    from ledger.services.usage import UsageService
+
+
+class _Commits(Collector):
+    """What the group commit of this process stored."""
+
+    def __init__(self, service: UsageService) -> None:
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        commits = self._service.commits
+        yield CounterMetricFamily("gpuledger_ticks", "Ticks stored", value=commits.ticks)
+        yield SummaryMetricFamily(
+            "gpuledger_commit_seconds",
+            "From the lock of the log to the commit of a group of reports",
+            count_value=commits.groups,
+            sum_value=commits.seconds,
+        )
 
 
 class Metrics:
     """The counters of one API process."""
 
-    def __init__(self) -> None:
-        """Begin at zero."""
+    def __init__(self, service: UsageService) -> None:
+        """Begin at zero; what *service* stored is read when it is asked for."""
         self.registry = CollectorRegistry()
+        self.registry.register(_Commits(service))
         self._reports = Counter(
             "gpuledger_reports", "Usage reports by what became of them", ["status"],
             registry=self.registry,

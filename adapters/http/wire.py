@@ -14,6 +14,7 @@ from functools import cache
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Generic,
     TypeVar,
     dataclass_transform,
@@ -42,16 +43,23 @@ _INSTANT = Meta(
     examples=["2026-03-01T10:00:00Z"],
     extra={"render": "instant"},
 )
+MAX_ID = 2**63 - 1
+Id = Annotated[int, Meta(ge=1, le=MAX_ID)]
 Dollars = Annotated[str, _DOLLARS]
 Instant = Annotated[str, _INSTANT]
 _RENDERERS: dict[str, Callable[[Any], Any]] = {"dollars": format_dollars, "instant": rfc3339}
 
 MAX_PAGE = 1_000
+_LAST_SECOND = 253_402_300_799
+"""9999-12-31T23:59:59Z: what comes after it cannot be written as RFC 3339."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request's body; a field that is not known is an error."""
+
+    EXAMPLE: ClassVar[dict[str, Any]]
+    """A body that would be accepted; the reference shows it."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -115,9 +123,13 @@ def instant(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     try:
-        return parse_rfc3339(text)
-    except ValueError as error:
+        second = parse_rfc3339(text)
+    except (ValueError, OverflowError) as error:
         raise RejectedError("invalid_args", f"{name}: {error}", status=400) from None
+    if not 0 <= second <= _LAST_SECOND:
+        message = f"{name}: an instant lies between 1970 and 9999"
+        raise RejectedError("invalid_args", message, status=400)
+    return second
 
 
 def encode_cursor(key: Any) -> str:

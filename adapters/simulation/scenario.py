@@ -99,8 +99,8 @@ def _shown(outcome: Outcome, *, as_json: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(scenario: Scenario, home: Path | None = None) -> Outcome:
-    """Run one scenario on a fresh ledger.
+def run(scenario: Scenario, home: Path | None = None, *, url: str = "") -> Outcome:
+    """Run one scenario on a fresh ledger, in *home* or in the empty database at *url*.
 
     Raises:
         ScenarioError: A step names something that was never made.
@@ -118,6 +118,7 @@ def run(scenario: Scenario, home: Path | None = None) -> Outcome:
         scenario.steps[0].at,
         policy,
         home=home,
+        url=url,
         report_seconds=settings["report_seconds"],
         boot_seconds=settings["boot"],
     ) as world:

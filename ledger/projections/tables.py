@@ -450,6 +450,7 @@ usage_hours = _table(
     _big("position"),
     PrimaryKeyConstraint("instance_id", "hour", "terms_no", "booked"),
     Index("usage_hours_account", "account_id", "booked"),
+    Index("usage_hours_position", "position"),
     fillfactor=50,
 )
 """What was accepted for one instance in one UTC hour under one set of terms, booked in one invoice

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ledger.domain.events import (
@@ -33,12 +34,15 @@ from ledger.errors import (
     IdempotencyError,
     NotFoundError,
     RejectedError,
+    UnavailableError,
 )
 from ledger.services.credit import lock_credit
-from ledger.services.ledger import Unit
-from ledger.store.database import Connection
+from ledger.services.ledger import Ledger, Unit
+from ledger.store.codec import decode_fact
+from ledger.store.database import Connection, translating
 
 HOLD_SECONDS: Final = 7 * 86_400
+_USE_SECONDS: Final = 60
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
 _REFERENCE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -49,6 +53,8 @@ class Principal(NamedTuple):
     account_id: int
     role: Role
     key_id: str
+    last_used_at: int | None
+    """To about a minute, without this use."""
 
 
 # --- accounts ------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ def authenticate(connection: Connection, key: str, now: int) -> Principal:
     prefix, _, rest = key.partition("_")
     key_id, _, secret = rest.partition("_")
     row = connection.execute(
-        "SELECT k.account_id, k.role, k.expires_at, k.revoked_at, s.secret_sha256"
+        "SELECT k.account_id, k.role, k.expires_at, k.revoked_at, s.secret_sha256, s.last_used_at"
         " FROM api_keys k JOIN key_secrets s USING (key_id) WHERE key_id = %s",
         [key_id],
     ).fetchone()
@@ -184,7 +190,19 @@ def authenticate(connection: Connection, key: str, now: int) -> Principal:
         raise AuthError("auth_error", "the API key is not valid")
     if row[3] is not None or (row[2] is not None and row[2] <= now):
         raise AuthError("auth_error", "the API key has expired or was revoked")
-    return Principal(row[0], row[1], key_id)
+    return Principal(row[0], row[1], key_id, row[5])
+
+
+def note_use(ledger: Ledger, principal: Principal, now: int) -> None:
+    """Keep when a key was used, once a minute; a server that takes no writes is no obstacle."""
+    if principal.last_used_at is not None and now < principal.last_used_at + _USE_SECONDS:
+        return
+    with suppress(UnavailableError), translating(), ledger.database.pool.connection() as connection:
+        connection.execute(
+            "UPDATE key_secrets SET last_used_at = %s WHERE key_id = %s"
+            " AND (last_used_at IS NULL OR last_used_at < %s)",
+            [now, principal.key_id, now],
+        )
 
 
 # --- money that an account moves itself ----------------------------------------------------------
@@ -223,12 +241,14 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
     """Give unspent credit of one deposit back to its payer.
 
     Raises:
+        IdempotencyError: `idempotency_conflict` when the id stands for another refund.
         NotFoundError: `no_such_deposit`.
         RejectedError: `over_credit` beyond what this deposit has left.
         DeclinedError: `insufficient_balance` beyond what the account has left.
     """
     _check_reference(refund_id)
     if _movement(unit, account_id, "refund", refund_id, amount):
+        _same(_refunded(unit, account_id, refund_id) == deposit_id, "refund", refund_id)
         return
     row = unit.connection.execute(
         "SELECT amount - refunded FROM deposits WHERE account_id = %s AND deposit_id = %s",
@@ -413,6 +433,19 @@ def _movement(
         return False
     _same(int(row[0]) == amount and row[1] == recipient, kind, reference)
     return True
+
+
+def _refunded(unit: Unit, account_id: int, refund_id: str) -> str:
+    """Of which deposit a refund was; only its fact says so."""
+    row = unit.connection.execute(
+        "SELECT e.topic, e.state FROM movements m JOIN events e USING (position)"
+        " WHERE m.debit_account = %s AND m.kind = 'refund' AND m.reference = %s",
+        [account_id, refund_id],
+    ).fetchone()
+    assert row is not None
+    fact = decode_fact(row[0], row[1])
+    assert isinstance(fact, CreditRefunded)
+    return fact.deposit_id
 
 
 def _same(equal: bool, what: str, reference: str) -> None:

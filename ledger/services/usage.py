@@ -64,11 +64,32 @@ class _Answered(NamedTuple):
     desired: Desired | None
 
 
+class Commits:
+    """What a group commit stored since it began."""
+
+    def __init__(self) -> None:
+        """Begin at zero."""
+        self.groups = 0
+        self.ticks = 0
+        self.seconds = 0.0
+
+    def add(self, candidates: Sequence[Candidate], batch: Batch, seconds: float) -> None:
+        """Count one group, which took *seconds* to append."""
+        self.groups += 1
+        self.seconds += seconds
+        self.ticks += sum(
+            one.report.ticks
+            for one, answer in zip(candidates, batch.answers, strict=True)
+            if answer.status == "accepted" and one.report is not None
+        )
+
+
 class UsageService:
     """Takes reports from any number of requests and answers each when it is durable."""
 
     def __init__(self, ledger: Ledger) -> None:
         """Start the group commit on *ledger*."""
+        self.commits = Commits()
         self._ledger = ledger
         self._keys = KeyRing()
         self._desired = DesiredStates(ledger)
@@ -175,7 +196,9 @@ class UsageService:
     # --- in the log's transaction ----------------------------------------------------------------
 
     def _write(self, connection: Connection, candidates: list[Candidate]) -> list[_Answered]:
+        began = time.perf_counter()
         batch = append_reports(connection, candidates, self._ledger.clock, self._surroundings)
+        self.commits.add(candidates, batch, time.perf_counter() - began)
         desired = self._wanted(connection, batch)
         return [
             _Answered(

@@ -19,9 +19,9 @@ def _small_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_scenario_holds(path: Path) -> None:
+def test_scenario_holds(dsn: str, path: Path) -> None:
     """Everything that the file expects is what the ledger says."""
-    assert run(read(path)).differences == []
+    assert run(read(path), url=dsn).differences == []
 
 
 HEAD = """scenario: a mistake

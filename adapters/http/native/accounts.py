@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from litestar import Response, delete, get, post
@@ -13,6 +13,7 @@ from adapters.http.wire import (
     MAX_PAGE,
     Body,
     Dollars,
+    Id,
     Instant,
     Page,
     decode_cursor,
@@ -21,6 +22,7 @@ from adapters.http.wire import (
     render,
     render_all,
 )
+from ledger.domain.money import format_dollars
 from ledger.errors import ForbiddenError
 from ledger.services import accounts as use_cases
 from ledger.services.ledger import Unit
@@ -56,6 +58,8 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
 class NewAccount(Body):
     """A name that no other account has; it is kept encrypted, outside the log."""
 
+    EXAMPLE: ClassVar[dict[str, Any]] = {"name": "alice"}
+
     name: str
     currency: str = "USD"
 
@@ -63,8 +67,14 @@ class NewAccount(Body):
 class NewKey(Body):
     """Only admins make keys for another account or with another role than their own."""
 
+    EXAMPLE: ClassVar[dict[str, Any]] = {
+        "role": "renter",
+        "account_id": 2,
+        "expires_at": "2027-01-01T00:00:00Z",
+    }
+
     role: Literal["renter", "host", "auditor", "admin"]
-    account_id: int | None = None
+    account_id: Id | None = None
     expires_at: str | None = None
 
 
@@ -78,6 +88,12 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: Instant | None
     revoked_at: Instant | None
     last_used_at: Instant | None
+
+
+class Revoked(msgspec.Struct, frozen=True, kw_only=True):
+    """This key is at its end."""
+
+    key_id: str
 
 
 class KeySecret(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,26 +210,32 @@ async def make_key(call: Caller, data: JSONBody[NewKey]) -> Response[KeySecret]:
         key = use_cases.create_key(unit, account_id, data.role, expires_at=expires_at)
         return KeySecret(key=key, account_id=account_id, role=data.role)
 
-    return await call.command(do, 201)
+    return await call.command(do, 201, secret=True)
 
 
 @get("/v1/keys", opt=allowed(*ANYONE), summary="List API keys")
-async def list_keys(call: Caller, account_id: AccountFilter = None) -> list[Key]:
-    """List the keys of an account, without secrets."""
+async def list_keys(
+    call: Caller, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
+) -> Page[Key]:
+    """List the keys of an account, without secrets, oldest first."""
     account = call.view(account_id) or call.principal.account_id
-    found = await call.question(lambda connection: ask.api_keys(connection, account))
-    return render_all(Key, found)
+    after = decode_cursor(cursor, tuple[int, str], (-1, ""))
+    found = await call.question(
+        lambda connection: ask.api_keys(connection, account, after=after, limit=limit + 1)
+    )
+    return page(Key, found, limit, lambda one: (one.created_at, one.key_id))
 
 
 @delete("/v1/keys/{key_id:str}", opt=allowed(*ANYONE), status_code=200, summary="Revoke a key")
 async def revoke_key(
     call: Caller, key_id: FromPath[str], account_id: AccountFilter = None
-) -> Response[dict[str, Any]]:
+) -> Response[Revoked]:
     """End a key at once; again changes nothing."""
     account = call.account(account_id)
 
-    def do(unit: Unit) -> None:
+    def do(unit: Unit) -> Revoked:
         use_cases.revoke_key(unit, account, key_id)
+        return Revoked(key_id=key_id)
 
     return await call.command(do)
 
@@ -235,9 +257,8 @@ async def show_trial_balance(call: Caller) -> TrialBalance:
         return balances.trial_balance(connection)
 
     rows = await call.question(run)
-    difference = sum(row.debit - row.credit for row in rows)
-    shown = TrialBalance(rows=render_all(TrialBalanceRow, rows), difference="0")
-    return msgspec.structs.replace(shown, difference=str(difference))
+    difference = format_dollars(sum(row.debit - row.credit for row in rows))
+    return TrialBalance(rows=render_all(TrialBalanceRow, rows), difference=difference)
 
 
 HANDLERS = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from litestar import Response, delete, get, post
@@ -15,14 +15,13 @@ from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.wire import (
     Body,
     Dollars,
+    Id,
     Instant,
     Page,
     decode_cursor,
-    encode_cursor,
     instant,
     page,
     render,
-    render_all,
 )
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import rentals
@@ -34,18 +33,28 @@ from ledger.services.questions import usage
 class NewInstance(Body):
     """What to rent. `launch` (image, env, onstart …) is kept encrypted and never in the log."""
 
-    machine_id: int
+    EXAMPLE: ClassVar[dict[str, Any]] = {
+        "machine_id": 4,
+        "disk_gb": 100,
+        "gpus": 2,
+        "label": "train-7",
+        "launch": {"image": "pytorch/pytorch:2.9"},
+    }
+
+    machine_id: Id
     disk_gb: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     gpus: Annotated[int, Meta(ge=1, le=16)] | None = None
-    label: FromQuery[str | None] = None
+    label: str | None = None
     cancel_unavail: bool = True
     """Refuse with `no_capacity` when the GPUs are taken; otherwise the instance waits."""
     launch: dict[str, Any] | None = None
-    account_id: int | None = None
+    account_id: Id | None = None
 
 
 class NewLabel(Body):
     """A name of the renter's own; null removes it."""
+
+    EXAMPLE: ClassVar[dict[str, Any]] = {"label": "train-8"}
 
     label: str | None
 
@@ -88,7 +97,12 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """One attested second, its place in the log, and whether it is the first of its second."""
+    """One attested second, its place in the log, and whether it went into the meters.
+
+    `first` is true for the first accepted tick of its second. `why_not` is the code of the anomaly
+    that kept it or part of it out, `outside_life` where the instance did not exist, `not_folded`
+    while nobody has looked.
+    """
 
     second: Instant
     state: str
@@ -101,6 +115,8 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     received_at: Instant
     first: bool
+    counted: bool
+    why_not: str | None
 
 
 def _shown(unit: Unit, instance_id: int) -> Instance:
@@ -254,19 +270,14 @@ async def ticks(
 ) -> Page[Tick]:
     """List attested seconds one by one, each with its address in the log."""
     await _visible(call, instance_id)
-    second, position = decode_cursor(cursor, tuple[int, int], (0, 0))
-    first = max(second, instant(start, "from") or 0)
-    end = instant(until, "until")
+    after = decode_cursor(cursor, tuple[int, int], (0, 0))
+    first, end = instant(start, "from") or 0, instant(until, "until")
     found = await call.question(
         lambda connection: usage.ticks(
-            connection, instance_id, start=first, until=end, limit=limit + 1 + (position > 0)
+            connection, instance_id, start=first, until=end, after=after, limit=limit + 1
         )
     )
-    rest = [one for one in found if (one.second, one.position) > (second, position)]
-    more = len(rest) > limit
-    kept = rest[:limit]
-    key = encode_cursor((kept[-1].second, kept[-1].position)) if more else None
-    return Page(items=render_all(Tick, kept), next_cursor=key)
+    return page(Tick, found, limit, lambda one: (one.second, one.position))
 
 
 HANDLERS = [

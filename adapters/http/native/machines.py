@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import hashlib
+from typing import Annotated, Any, ClassVar
 
 import anyio.to_thread
 import msgspec
 from litestar import Request, Response, delete, get, post, put
 from litestar.datastructures import State
-from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
 from adapters.http.call import ANYONE, HOST, Caller, allowed
-from adapters.http.native.accounts import Cursor, Limit
-from adapters.http.wire import Body, Dollars, Instant, Page, decode_cursor, instant, page, render
+from adapters.http.native.accounts import Cursor, Limit, Revoked
+from adapters.http.once import carry_out
+from adapters.http.wire import (
+    Body,
+    Dollars,
+    Id,
+    Instant,
+    Page,
+    decode_cursor,
+    instant,
+    page,
+    render,
+)
 from ledger.domain.acknowledgement import Desired
 from ledger.domain.events import MachineSpec
 from ledger.domain.hardware import Inventory
@@ -21,8 +33,10 @@ from ledger.domain.money import parse_dollars
 from ledger.errors import NotFoundError
 from ledger.services import machines as use_cases
 from ledger.services.ledger import Ledger, Unit
+from ledger.services.questions import accounts
 from ledger.services.questions import machines as ask
 from ledger.services.usage import UsageService
+from ledger.store.database import Connection
 
 Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -30,19 +44,39 @@ Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 class NewMachine(Body):
     """A whole computer: sizes in GB, links in Mbit/s."""
 
+    EXAMPLE: ClassVar[dict[str, Any]] = {
+        "gpus": 4,
+        "gpu_name": "RTX 4090",
+        "gpu_ram_gb": 24,
+        "cpu_cores": 64,
+        "ram_gb": 256,
+        "disk_gb": 4000,
+        "up_mbps": 1000,
+        "down_mbps": 1000,
+    }
+
     gpus: Size
-    gpu_name: Annotated[str, Meta(min_length=1, max_length=128)]
+    gpu_name: Annotated[str, Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
     gpu_ram_gb: Size
     cpu_cores: Size
     ram_gb: Size
     disk_gb: Size
     up_mbps: Size
     down_mbps: Size
-    host_id: int | None = None
+    host_id: Id | None = None
 
 
 class NewListing(Body):
     """Prices in dollars: per GPU and hour, per GB and month of 720 h, per GB of traffic."""
+
+    EXAMPLE: ClassVar[dict[str, Any]] = {
+        "gpu_hour": "0.40",
+        "storage_gb_month": "0.15",
+        "up_gb": "0.003",
+        "down_gb": "0.002",
+        "min_gpus": 1,
+        "until": "2026-12-31T00:00:00Z",
+    }
 
     gpu_hour: Dollars
     storage_gb_month: Dollars
@@ -50,11 +84,17 @@ class NewListing(Body):
     down_gb: Dollars = "0"
     min_bid: Dollars | None = None
     min_gpus: Annotated[int, Meta(ge=1, le=16)] = 1
-    until: FromQuery[str | None] = None
+    until: str | None = None
 
 
 class NewEnrolment(Body):
     """What the agent presents once: the token, its public key, its GPUs in slot order."""
+
+    EXAMPLE: ClassVar[dict[str, Any]] = {
+        "token": "gle_…",
+        "public_key": "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "gpu_uuids": ["GPU-4f0c1f7e-1d2b-4a55-9a0e-6f2f6a1c0001"],
+    }
 
     token: str
     public_key: str
@@ -77,7 +117,10 @@ class EnrolmentToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine is offered at; `slices` are the numbers of GPUs that can be rented."""
+    """What a machine is offered at; `slices` are the numbers of GPUs that can be rented.
+
+    `slices_free` are those of them that are free now.
+    """
 
     listing_id: int
     gpu_rate_per_gpu: Dollars
@@ -87,6 +130,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     min_bid_per_gpu: Dollars | None
     min_gpus: int
     slices: list[int]
+    slices_free: list[int]
     until: Instant | None
     listed_at: Instant
 
@@ -110,6 +154,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     last_report_at: Instant | None
     free_gpus: int
     free_disk_gb: int
+    instances: int
     listing: Listing | None
 
 
@@ -138,28 +183,37 @@ async def register(call: Caller, data: JSONBody[NewMachine]) -> Response[Machine
         up_mbps=data.up_mbps,
         down_mbps=data.down_mbps,
     )
-    return await call.command(lambda unit: _shown(unit, use_cases.register(unit, host, spec)), 201)
+
+    def do(unit: Unit) -> Machine:
+        accounts.account(unit.connection, unit.vault, host)
+        return _shown(unit, use_cases.register(unit, host, spec))
+
+    return await call.command(do, 201)
 
 
 @get("/v1/machines", opt=allowed(*ANYONE), summary="List machines")
 async def list_machines(
     call: Caller,
     offered: Annotated[
-        bool, QueryParameter(description="The market: only those with a listing.")
+        bool, QueryParameter(description="The market: only what can be rented now.")
     ] = False,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Machine]:
-    """List the market for renters, one's own machines for hosts, all for auditors and admins."""
+    """List the market for renters, one's own machines for hosts, all for auditors and admins.
+
+    The market is what is listed, online, and has a free slice.
+    """
     after = decode_cursor(cursor, int, 0)
     now = call.ledger.clock()
-    host = call.principal.account_id if call.principal.role == "host" and not offered else None
-    market = offered or call.principal.role == "renter"
-    found = await call.question(
-        lambda connection: ask.machines(
-            connection, now, host_id=host, offered=market, after=after, limit=limit + 1
-        )
-    )
+    host = call.principal.account_id if call.principal.role == "host" else None
+
+    def run(connection: Connection) -> list[ask.MachineView]:
+        if offered or call.principal.role == "renter":
+            return ask.market(connection, now, after=after, limit=limit + 1)
+        return ask.machines(connection, now, host_id=host, after=after, limit=limit + 1)
+
+    found = await call.question(run)
     return page(Machine, found, limit, lambda one: one.machine_id)
 
 
@@ -187,22 +241,28 @@ async def offer_enrolment(call: Caller, machine_id: FromPath[int]) -> Response[E
         token = use_cases.offer_enrolment(unit, machine_id)
         return EnrolmentToken(machine_id=machine_id, token=token)
 
-    return await call.command(do, 201)
+    return await call.command(do, 201, secret=True)
 
 
-@post("/v1/enrolments", dependencies={}, summary="Enrol a machine's agent", security=[{}])
-async def enrol(request: Request[Any, Any, State], data: JSONBody[NewEnrolment]) -> Enrolment:
+@post(
+    "/v1/enrolments",
+    dependencies={},
+    summary="Enrol a machine's agent",
+    security=[{}],
+    opt={"errors": (400, 401, 404, 409, 413, 422, 503)},
+)
+async def enrol(
+    request: Request[Any, Any, State], data: JSONBody[NewEnrolment]
+) -> Response[Enrolment]:
     """Bind the agent's Ed25519 public key to the machine; the token is the credential."""
     ledger: Ledger = request.app.state.ledger
 
-    def do() -> Enrolment:
-        with ledger.unit() as unit:
-            done = use_cases.enrol(
-                unit, data.token, data.public_key, data.gpu_uuids, data.inventory
-            )
+    def do(unit: Unit) -> Enrolment:
+        done = use_cases.enrol(unit, data.token, data.public_key, data.gpu_uuids, data.inventory)
         return Enrolment(machine_id=done.machine_id, key_id=done.key_id)
 
-    return await anyio.to_thread.run_sync(do)
+    scope = f"enrolment/{hashlib.sha256(data.token.encode()).hexdigest()}"
+    return await carry_out(ledger, request, do, 201, scope=scope)
 
 
 @delete(
@@ -215,13 +275,16 @@ async def revoke_key(
     call: Caller,
     machine_id: FromPath[int],
     key_id: FromPath[str],
-    reason: FromQuery[str] = "revoked",
-) -> Response[dict[str, Any]]:
+    reason: Annotated[
+        str, QueryParameter(max_length=256, description="Why; kept in the log.")
+    ] = "revoked",
+) -> Response[Revoked]:
     """Refuse everything that arrives under this key from now on."""
 
-    def do(unit: Unit) -> None:
+    def do(unit: Unit) -> Revoked:
         _own(unit, call, machine_id)
-        use_cases.revoke_key(unit, machine_id, key_id, reason[:256])
+        use_cases.revoke_key(unit, machine_id, key_id, reason)
+        return Revoked(key_id=key_id)
 
     return await call.command(do)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from litestar import Response, get, post
@@ -14,6 +14,7 @@ from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.wire import (
     Body,
     Dollars,
+    Id,
     Instant,
     Page,
     decode_cursor,
@@ -35,7 +36,9 @@ Reference = Annotated[
 class NewDeposit(Body):
     """A settled payment."""
 
-    account_id: int
+    EXAMPLE: ClassVar[dict[str, Any]] = {"account_id": 2, "amount": "100", "id": "bank-17"}
+
+    account_id: Id
     amount: Dollars
     id: Reference
 
@@ -43,7 +46,14 @@ class NewDeposit(Body):
 class NewRefund(Body):
     """Unspent credit of a deposit, back to its payer."""
 
-    account_id: int
+    EXAMPLE: ClassVar[dict[str, Any]] = {
+        "account_id": 2,
+        "deposit_id": "bank-17",
+        "amount": "12.50",
+        "id": "refund-3",
+    }
+
+    account_id: Id
     deposit_id: str
     amount: Dollars
     id: Reference
@@ -52,7 +62,9 @@ class NewRefund(Body):
 class NewTransfer(Body):
     """Credit to another account; irreversible."""
 
-    to_account_id: int
+    EXAMPLE: ClassVar[dict[str, Any]] = {"to_account_id": 3, "amount": "5", "id": "lunch-9"}
+
+    to_account_id: Id
     amount: Dollars
     id: Reference
 
@@ -60,14 +72,18 @@ class NewTransfer(Body):
 class NewHold(Body):
     """Credit set aside for `seconds` (7 days by default)."""
 
+    EXAMPLE: ClassVar[dict[str, Any]] = {"amount": "20", "id": "job-41", "seconds": 86400}
+
     amount: Dollars
     id: Reference
     seconds: Annotated[int, Meta(ge=1, le=365 * 86_400)] = use_cases.HOLD_SECONDS
-    account_id: int | None = None
+    account_id: Id | None = None
 
 
 class Capture(Body):
     """All of it by default; more than it holds is booked in full."""
+
+    EXAMPLE: ClassVar[dict[str, Any]] = {"amount": "18.75"}
 
     amount: Dollars | None = None
 
@@ -252,14 +268,20 @@ async def list_charges(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Charge]:
-    """List consumption per rate segment, or per UTC hour in a window; no zero lines."""
-    account = call.view(account_id)
+    """List consumption per rate segment, or per UTC hour in a window; no zero lines.
+
+    A host's key lists what instances on its machines consumed.
+    """
+    account, host = call.view(account_id), None
+    if call.principal.role == "host":
+        account, host = None, call.principal.account_id
     after = decode_cursor(cursor, str, "")
     first, end = instant(start, "from"), instant(until, "until")
     found = await call.question(
         lambda connection: usage.charges(
             connection,
             account_id=account,
+            host_id=host,
             instance_id=instance_id,
             by_hour=by == "hour",
             start=first or 0,

@@ -9,8 +9,10 @@ from typing import Any, Final
 import msgspec
 from litestar import Request, Response, post
 from litestar.datastructures import State
+from litestar.openapi.spec import OpenAPIResponse, Operation, RequestBody
 
 from adapters.http.metrics import Metrics
+from adapters.http.operations import msgpack_array
 from ledger.domain.acknowledgement import UsageAnswer
 from ledger.domain.usage import MAX_BODY_BYTES, MAX_REPORTS_PER_REQUEST
 from ledger.errors import AuthError, RejectedError
@@ -25,6 +27,20 @@ _msgpack = msgspec.msgpack.Encoder()
 _json = msgspec.json.Encoder()
 
 
+def _describe(operation: Operation) -> None:
+    content = msgpack_array(
+        f"An array of 1 to {MAX_REPORTS_PER_REQUEST} reports, each `[key id (str), Ed25519"
+        " signature (bin, 64 bytes), body (bin)]`. The signature is over"
+        " `ledger.usage-report.v1`, a zero"
+        f" byte, and the body: a map of columns, at most {MAX_BODY_BYTES:,} bytes."
+    )
+    operation.request_body = RequestBody(content={MSGPACK: content}, required=True)
+    answer = (operation.responses or {})["200"]
+    assert isinstance(answer, OpenAPIResponse)
+    assert answer.content is not None
+    answer.content[MSGPACK] = msgpack_array("The same as msgpack, if `Accept` asks for it.")
+
+
 @post(
     "/v1/usage",
     dependencies={},
@@ -32,6 +48,7 @@ _json = msgspec.json.Encoder()
     request_max_body_size=MAX_REQUEST_BYTES,
     summary="Hand in usage reports",
     security=[{}],
+    opt={"errors": (400, 401, 404, 413, 503), "describe": _describe},
 )
 async def usage(request: Request[Any, Any, State]) -> Response[UsageAnswer]:
     """Take 1 to 100 signed reports, as a msgpack array of `[key id, signature, body]`.
@@ -53,7 +70,11 @@ async def usage(request: Request[Any, Any, State]) -> Response[UsageAnswer]:
         message = f"a report is at most {MAX_BODY_BYTES} bytes"
         raise RejectedError("too_large", message, status=413)
     service: UsageService = request.app.state.usage
-    reports = [SignedReport(*part) for part in parts]
+    # No key id has a NUL, and the database cannot look for one: it is unknown like any other.
+    reports = [
+        SignedReport(key_id.replace("\0", "\ufffd"), signature, body)
+        for key_id, signature, body in parts
+    ]
     answer = await asyncio.wrap_future(service.submit(reports))
     metrics: Metrics = request.app.state.metrics
     metrics.usage(answer, time.perf_counter() - began)

@@ -77,13 +77,20 @@ def find_account(connection: Connection, vault: Vault, name_or_id: str) -> int:
     return int(row[0])
 
 
-def api_keys(connection: Connection, account_id: int | None) -> list[ApiKey]:
-    """The keys of an account, or of all (none), oldest first."""
+def api_keys(
+    connection: Connection,
+    account_id: int | None,
+    *,
+    after: tuple[int, str] = (-1, ""),
+    limit: int | None = None,
+) -> list[ApiKey]:
+    """The keys of an account, or of all (none), oldest first; *after* is (created_at, key_id)."""
     rows = connection.execute(
         "SELECT k.key_id, k.account_id, k.role, k.created_at, k.expires_at, k.revoked_at,"
         " s.last_used_at FROM api_keys k JOIN key_secrets s USING (key_id)"
-        " WHERE %s::bigint IS NULL OR k.account_id = %s ORDER BY k.created_at, k.key_id",
-        [account_id, account_id],
+        " WHERE (%s::bigint IS NULL OR k.account_id = %s) AND (k.created_at, k.key_id) > (%s, %s)"
+        " ORDER BY k.created_at, k.key_id LIMIT %s",
+        [account_id, account_id, *after, limit],
     )
     return [
         ApiKey(

@@ -113,18 +113,16 @@ def trial_balance(connection: Connection) -> list[TrialBalanceRow]:
     A usage charge debits the renter's credit and credits the host's payable and the platform's fee.
     """
     rows = connection.execute(
-        "SELECT name, sum(debit), sum(credit) FROM ("
+        "WITH usage AS (SELECT"
+        " coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge), 0) AS charge,"
+        " coalesce(sum(gpu_fee + storage_fee + up_fee + down_fee), 0) AS fee FROM usage_hours)"
+        " SELECT name, sum(debit), sum(credit) FROM ("
         " SELECT debit AS name, amount AS debit, 0 AS credit FROM movements"
         " UNION ALL SELECT credit, 0, amount FROM movements"
         " UNION ALL SELECT 'renter_credit', charge, 0 FROM usage"
         " UNION ALL SELECT 'host_payable', 0, charge - fee FROM usage"
         " UNION ALL SELECT 'platform_fee', 0, fee FROM usage) AS posted"
-        " GROUP BY name ORDER BY name".replace(
-            "FROM usage",
-            "FROM (SELECT coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge), 0)"
-            " AS charge, coalesce(sum(gpu_fee + storage_fee + up_fee + down_fee), 0) AS fee"
-            " FROM usage_hours) AS usage",
-        )
+        " GROUP BY name ORDER BY name"
     )
     return [
         TrialBalanceRow(ledger_account=name, debit=int(debit), credit=int(credit))

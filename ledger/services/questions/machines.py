@@ -21,6 +21,9 @@ class ListingTerms(msgspec.Struct, frozen=True, kw_only=True):
     min_bid_per_gpu: int | None
     min_gpus: int
     slices: list[int]
+    """Numbers of GPUs in which the machine is offered."""
+    slices_free: list[int]
+    """Those of them that can be rented now; none while the machine is offline."""
     until: int | None
     listed_at: int
 
@@ -44,24 +47,36 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     last_report_at: int | None
     free_gpus: int
     free_disk_gb: int
+    instances: int
+    """Instances that were not destroyed, whatever their state."""
     listing: ListingTerms | None
+    """None when nothing is offered, or the listing has ended."""
 
 
 _QUERY = """
-SELECT m.machine_id, m.host_id, m.gpus, m.gpu_name, m.gpu_ram_gb, m.cpu_cores, m.ram_gb, m.disk_gb,
-       m.up_mbps, m.down_mbps, m.registered_at, m.enrolled_at,
-       (SELECT max(h.recorded_at) FROM stream_heads h WHERE h.machine_id = m.machine_id),
-       (SELECT count(*) FROM gpus g WHERE g.machine_id = m.machine_id) -
-       (SELECT count(*) FROM gpu_assignments a WHERE a.machine_id = m.machine_id
-           AND upper_inf(a.during)),
-       m.disk_gb - (SELECT coalesce(sum(i.disk_bytes), 0) / 1000000000 FROM instances i
-           WHERE i.machine_id = m.machine_id AND i.destroyed_at IS NULL),
-       l.listing_id, l.gpu_rate_per_gpu, l.storage_rate, l.up_rate, l.down_rate, l.min_bid_per_gpu,
-       l.min_gpus, l.until, l.listed_at
-FROM machines m LEFT JOIN listings l USING (listing_id)
-WHERE m.machine_id > %(after)s AND (%(host)s::bigint IS NULL OR m.host_id = %(host)s)
-  AND (NOT %(offered)s OR l.listing_id IS NOT NULL)
-ORDER BY m.machine_id LIMIT %(limit)s
+WITH found AS (
+    SELECT m.machine_id, m.host_id, m.gpus, m.gpu_name, m.gpu_ram_gb, m.cpu_cores, m.ram_gb,
+           m.disk_gb, m.up_mbps, m.down_mbps, m.registered_at, m.enrolled_at,
+           (SELECT max(h.recorded_at) FROM stream_heads h WHERE h.machine_id = m.machine_id)
+               AS reported_at,
+           (SELECT count(*) FROM gpus g WHERE g.machine_id = m.machine_id) -
+           (SELECT count(*) FROM gpu_assignments a WHERE a.machine_id = m.machine_id
+               AND upper_inf(a.during)) AS free_gpus,
+           m.disk_gb - alive.disk_bytes / 1000000000 AS free_disk_gb, alive.instances,
+           l.listing_id, l.gpu_rate_per_gpu, l.storage_rate, l.up_rate, l.down_rate,
+           l.min_bid_per_gpu, l.min_gpus, l.until, l.listed_at
+    FROM machines m
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(i.disk_bytes), 0) AS disk_bytes, count(*) AS instances
+        FROM instances i WHERE i.machine_id = m.machine_id AND i.destroyed_at IS NULL) alive
+    LEFT JOIN listings l ON l.listing_id = m.listing_id AND (l.until IS NULL OR l.until > %(now)s)
+    WHERE m.machine_id > %(after)s AND (%(host)s::bigint IS NULL OR m.host_id = %(host)s)
+)
+SELECT * FROM found WHERE NOT %(market)s OR (
+    listing_id IS NOT NULL AND free_gpus >= min_gpus AND free_disk_gb >= 1
+    AND (%(silence)s::bigint IS NULL
+         OR coalesce(reported_at, enrolled_at) + %(silence)s >= %(now)s))
+ORDER BY machine_id LIMIT %(limit)s
 """
 
 
@@ -70,31 +85,53 @@ def machines(
     now: int,
     *,
     host_id: int | None = None,
-    offered: bool = False,
     after: int = 0,
     limit: int = 100,
 ) -> list[MachineView]:
-    """Machines by id: all, one host's, or those with a listing."""
+    """Machines by id: all, or one host's."""
+    return _machines(connection, now, host_id=host_id, market=False, after=after, limit=limit)
+
+
+def market(
+    connection: Connection, now: int, *, after: int = 0, limit: int = 100
+) -> list[MachineView]:
+    """Machines of which something can be rented now: listed, online, with a free slice and disk."""
+    return _machines(connection, now, host_id=None, market=True, after=after, limit=limit)
+
+
+def _machines(
+    connection: Connection, now: int, *, host_id: int | None, market: bool, after: int, limit: int
+) -> list[MachineView]:
     silence = read_policy(connection).offline_after_seconds
     found = []
     for row in connection.execute(
-        _QUERY, {"after": after, "host": host_id, "offered": offered, "limit": limit}
+        _QUERY,
+        {
+            "now": now,
+            "silence": silence,
+            "after": after,
+            "host": host_id,
+            "market": market,
+            "limit": limit,
+        },
     ):
         contact = row[11] if row[12] is None else row[12]
         online = contact is not None and (silence is None or now <= contact + silence)
         listing = None
-        if row[15] is not None:
+        if row[16] is not None:
+            slices = slice_sizes(row[2], row[22])
             listing = ListingTerms(
-                listing_id=row[15],
-                gpu_rate_per_gpu=int(row[16]),
-                storage_rate=int(row[17]),
-                up_rate=int(row[18]),
-                down_rate=int(row[19]),
-                min_bid_per_gpu=None if row[20] is None else int(row[20]),
-                min_gpus=row[21],
-                slices=slice_sizes(row[2], row[21]),
-                until=row[22],
-                listed_at=row[23],
+                listing_id=row[16],
+                gpu_rate_per_gpu=int(row[17]),
+                storage_rate=int(row[18]),
+                up_rate=int(row[19]),
+                down_rate=int(row[20]),
+                min_bid_per_gpu=None if row[21] is None else int(row[21]),
+                min_gpus=row[22],
+                slices=slices,
+                slices_free=[size for size in slices if online and size <= row[13]],
+                until=row[23],
+                listed_at=row[24],
             )
         found.append(
             MachineView(
@@ -114,6 +151,7 @@ def machines(
                 last_report_at=row[12],
                 free_gpus=row[13],
                 free_disk_gb=int(row[14]),
+                instances=row[15],
                 listing=listing,
             )
         )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
+from ledger.domain.events import USAGE_REPORTED
+from ledger.errors import RejectedError
+from ledger.projections.runner import position_of
 from ledger.store.database import Connection
 
 
 class TransferView(msgspec.Struct, frozen=True, kw_only=True):
     """One transfer. Usage is shown per instance and UTC hour: one row to the host, one for the fee.
 
-    `key` orders the list and pages it.
+    `key` orders the list and pages it: position, instance, hour, terms, booked, part, joined by
+    colons; all but the position are 0 for a movement outside the meters.
     """
 
     key: str
@@ -25,51 +31,83 @@ class TransferView(msgspec.Struct, frozen=True, kw_only=True):
     position: int
 
 
-# A key is the position (19 digits), what it is, and for usage the row it comes from.
+# Which usage rows exist never depends on an amount, which grows, but on terms, which stand.
 _QUERY = """
-SELECT * FROM (
-    SELECT lpad(position::text, 19, '0') || ':m' AS key, kind, reference, debit, debit_account,
-           credit, credit_account, amount, occurred_at, position
-    FROM movements
-    WHERE %(account)s::bigint IS NULL OR debit_account = %(account)s OR credit_account = %(account)s
-  UNION ALL
-    SELECT lpad(h.position::text, 19, '0') || ':u:' || lpad(h.instance_id::text, 19, '0') || ':'
-             || lpad(h.hour::text, 10, '0') || ':' || h.terms_no || ':' || h.booked || ':'
-             || part.name,
-           'usage', 'instance-' || h.instance_id, 'renter_credit', h.account_id,
-           part.name, CASE WHEN part.name = 'host_payable' THEN h.host_id END,
-           part.amount, h.hour * 3600, h.position
-    FROM usage_hours h CROSS JOIN LATERAL (VALUES
-        ('host_payable', (h.gpu_charge + h.storage_charge + h.up_charge + h.down_charge
-                          - h.gpu_fee - h.storage_fee - h.up_fee - h.down_fee)::numeric),
-        ('platform_fee', (h.gpu_fee + h.storage_fee + h.up_fee + h.down_fee)::numeric)
-    ) AS part (name, amount)
-    WHERE part.amount <> 0
+WITH settled AS (
+    SELECT coalesce((SELECT position FROM events WHERE position > %(folded)s AND topic = %(usage)s
+                     ORDER BY position LIMIT 1), 9223372036854775807) AS until
+), moved AS (
+    SELECT position, 0::bigint AS instance_id, 0::bigint AS hour, 0 AS terms_no,
+           0::bigint AS booked, 0 AS part, kind, reference, debit, debit_account, credit,
+           credit_account, amount, occurred_at
+    FROM movements, settled
+    WHERE position > %(position)s AND position < settled.until
+      AND (%(account)s::bigint IS NULL OR debit_account = %(account)s
+           OR credit_account = %(account)s)
+    ORDER BY position LIMIT %(limit)s
+), used AS (
+    SELECT h.position, h.instance_id, h.hour, h.terms_no, h.booked, part.no AS part, 'usage',
+           'instance-' || h.instance_id, 'renter_credit', h.account_id, part.name,
+           CASE part.no WHEN 1 THEN h.host_id END, part.amount, h.hour * 3600
+    FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
+    CROSS JOIN LATERAL (VALUES
+        (1, 'host_payable', (h.gpu_charge + h.storage_charge + h.up_charge + h.down_charge
+                             - h.gpu_fee - h.storage_fee - h.up_fee - h.down_fee)::numeric,
+         s.fee_bp < 10000),
+        (2, 'platform_fee', (h.gpu_fee + h.storage_fee + h.up_fee + h.down_fee)::numeric,
+         s.fee_bp > 0)
+    ) AS part (no, name, amount, applies), settled
+    WHERE part.applies AND s.gpu_rate + s.storage_rate + s.up_rate + s.down_rate > 0
+      AND h.position >= %(position)s AND h.position < settled.until
+      AND (h.position, h.instance_id, h.hour, h.terms_no, h.booked, part.no) >
+          (%(position)s, %(instance)s, %(hour)s, %(terms)s, %(booked)s, %(part)s)
       AND (%(account)s::bigint IS NULL OR h.account_id = %(account)s
-           OR (h.host_id = %(account)s AND part.name = 'host_payable'))
-) AS transfers WHERE key > %(after)s ORDER BY key LIMIT %(limit)s
+           OR (h.host_id = %(account)s AND part.no = 1))
+    ORDER BY h.position, h.instance_id, h.hour, h.terms_no, h.booked, part.no LIMIT %(limit)s
+)
+SELECT * FROM moved UNION ALL SELECT * FROM used ORDER BY 1, 2, 3, 4, 5, 6 LIMIT %(limit)s
 """
+_KEY_FIELDS = ("position", "instance", "hour", "terms", "booked", "part")
+_KEY = re.compile(r"[0-9]{1,18}(:[0-9]{1,18}){5}")
 
 
 def transfers(
     connection: Connection, *, account_id: int | None = None, after: str = "", limit: int = 100
 ) -> list[TransferView]:
-    """Transfers in the order of the log; those of one account, or all."""
+    """Transfers in the order of the log; those of one account, or all.
+
+    The list ends before the first usage report that is not folded yet, so that a page never has to
+    be read again for a row that came into its middle.
+
+    Raises:
+        RejectedError: `invalid_args` for a key that this list never gave.
+    """
+    if after and not _KEY.fullmatch(after):
+        message = f"{after!r} is no key of a transfer: take it from the last line of a page"
+        raise RejectedError("invalid_args", message)
+    key = [int(part) for part in after.split(":")] if after else [0] * len(_KEY_FIELDS)
     rows = connection.execute(
-        _QUERY, {"account": account_id, "after": after, "limit": limit}
+        _QUERY,
+        {
+            **dict(zip(_KEY_FIELDS, key, strict=True)),
+            "folded": position_of(connection),
+            "usage": USAGE_REPORTED,
+            "account": account_id,
+            "limit": limit,
+        },
     ).fetchall()
     return [
         TransferView(
-            key=row[0],
-            kind=row[1],
-            reference=row[2],
-            debit=row[3],
-            debit_account=row[4],
-            credit=row[5],
-            credit_account=row[6],
-            amount=int(row[7]),
-            occurred_at=row[8],
-            position=row[9],
+            key=":".join(map(str, row[:6])),
+            kind=row[6],
+            reference=row[7],
+            debit=row[8],
+            debit_account=row[9],
+            credit=row[10],
+            credit_account=row[11],
+            amount=int(row[12]),
+            occurred_at=row[13],
+            position=row[0],
         )
         for row in rows
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +14,7 @@ from ledger.domain.ids import usage_stream
 from ledger.domain.usage import UsageReport, decode_stored, ticks_of
 from ledger.errors import NotFoundError, RejectedError
 from ledger.meters.pricing import METERS, Meter
+from ledger.projections.runner import position_of
 from ledger.store.database import Connection
 from ledger.store.log import Stored, read_stream
 
@@ -34,6 +37,11 @@ class TickView(msgspec.Struct, frozen=True, kw_only=True):
     received_at: int
     first: bool
     """True when this is the first accepted tick of its second: the only one that can count."""
+    counted: bool
+    """True when everything it attests went into the meters."""
+    why_not: str | None
+    """The code of the anomaly that kept it, or part of it, out; `outside_life` where the instance
+    did not exist; `not_folded` while the projection has not come to it."""
 
 
 class ChargeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +80,9 @@ class AnomalyView(msgspec.Struct, frozen=True, kw_only=True):
 
 _ITEMS: dict[Meter, str] = {"gpu": "gpu", "storage": "disk", "up": "bwu", "down": "bwd"}
 _AFTER_STOP_INFO_SECONDS = 30
+_NOT_FOLDED = "not_folded"
+_NOT_OF_A_FIRST_TICK = ["duplicate_second", "gap", "late_exhaustion", "observation_ignored"]
+"""Anomalies that say nothing about the first tick of a second."""
 
 
 # --- ticks ---------------------------------------------------------------------------------------
@@ -83,46 +94,116 @@ def ticks(
     *,
     start: int = 0,
     until: int | None = None,
+    after: tuple[int, int] = (0, 0),
     limit: int = 1_000,
 ) -> list[TickView]:
     """Up to *limit* ticks of an instance from second *start* on, by (second, position).
 
+    *after* is (second, position) of the last tick of the page before.
+
     No index of ticks exists: windows of an epoch rise with its sequence numbers, so the first
-    report is found by halving, and the reports after it are read in order.
+    report is found by halving, and the reports after it are read in order. Reports before and after
+    everything that was ever attested of the instance are not read.
 
     Raises:
         NotFoundError: `no_such_instance`.
     """
-    row = connection.execute(
-        "SELECT machine_id FROM instances WHERE instance_id = %s", [instance_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_instance", f"there is no instance {instance_id}")
-    machine_id = row[0]
-    end = 2**62 if until is None else until
+    life = _life(connection, instance_id)
+    first = max(start, life.first, after[0])
+    end = min(2**62 if until is None else until, life.end)
     found: list[TickView] = []
     epochs = connection.execute(
-        "SELECT epoch FROM machine_epochs WHERE machine_id = %s ORDER BY position", [machine_id]
+        "SELECT epoch FROM machine_epochs WHERE machine_id = %s ORDER BY position",
+        [life.machine_id],
     ).fetchall()
     for (epoch,) in epochs:
         count = 0
-        for stored, report in _reports(connection, machine_id, epoch, start):
+        for stored, report in _reports(connection, life.machine_id, epoch, first):
             if report.start >= end or count >= limit:
                 break
-            for tick in _ticks(stored, report, instance_id, start, end):
+            is_folded = stored.position <= life.folded
+            for tick in _ticks(stored, report, instance_id, first, end, is_folded=is_folded):
                 found.append(tick)
-                count += 1
+                count += (tick.second, tick.position) > after
     found.sort(key=lambda tick: (tick.second, tick.position))
-    seen: set[int] = set()
+    judged = _judged(connection, life, found)
+    return [one for one in judged if (one.second, one.position) > after][:limit]
+
+
+class _Life(NamedTuple):
+    instance_id: int
+    machine_id: int
+    created_at: int
+    destroyed_at: int
+    first: int
+    """No tick of the instance is older than this second."""
+    end: int
+    """No folded tick of the instance is as young as this second."""
+    folded: int
+    """The position of the last event that is folded."""
+
+
+def _life(connection: Connection, instance_id: int) -> _Life:
+    row = connection.execute(
+        "SELECT i.machine_id, i.created_at, coalesce(i.destroyed_at, %(ever)s),"
+        " least(i.created_at, c.first, a.first),"
+        " coalesce(greatest(i.destroyed_at, c.last, a.last), 0)"
+        " FROM instances i CROSS JOIN LATERAL (SELECT min(start) AS first, max(until) AS last"
+        "  FROM coverage c WHERE c.instance_id = i.instance_id) c"
+        " CROSS JOIN LATERAL (SELECT min(start) AS first, max(until) AS last"
+        "  FROM anomalies a WHERE a.instance_id = i.instance_id) a"
+        " WHERE i.instance_id = %(id)s",
+        {"id": instance_id, "ever": 2**62},
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("no_such_instance", f"there is no instance {instance_id}")
+    machine_id, created_at, destroyed_at, first, last = row
+    end = 2**62 if destroyed_at == 2**62 else last
+    folded = position_of(connection)
+    return _Life(instance_id, machine_id, created_at, destroyed_at, first, end, folded)
+
+
+def _judged(connection: Connection, life: _Life, ticks: list[TickView]) -> list[TickView]:
+    """*ticks*, ordered, with what became of each; they begin with the first one of a second."""
+    if not ticks:
+        return []
+    seconds = [tick.second for tick in ticks]
+    reasons: dict[int, str] = {}
+    for code, start, until in connection.execute(
+        "SELECT code, start, until FROM anomalies WHERE instance_id = %s AND machine_id = %s"
+        " AND until > %s AND start <= %s AND code <> ALL(%s) ORDER BY start, code",
+        [life.instance_id, life.machine_id, seconds[0], seconds[-1], _NOT_OF_A_FIRST_TICK],
+    ):
+        for index in range(bisect_left(seconds, start), bisect_left(seconds, until)):
+            reasons.setdefault(seconds[index], code)
     result = []
-    for tick in found:
-        result.append(msgspec.structs.replace(tick, first=tick.second not in seen))
-        seen.add(tick.second)
-    return result[:limit]
+    before = None
+    for tick in ticks:
+        why_not = tick.why_not
+        if why_not is None:
+            if tick.second == before:
+                why_not = "duplicate_second"
+            elif tick.second in reasons:
+                why_not = reasons[tick.second]
+            elif not life.created_at <= tick.second < life.destroyed_at:
+                why_not = "outside_life"
+        result.append(
+            msgspec.structs.replace(
+                tick, first=tick.second != before, counted=why_not is None, why_not=why_not
+            )
+        )
+        before = tick.second
+    return result
 
 
 def _ticks(
-    stored: Stored, report: UsageReport, instance_id: int, start: int, until: int
+    stored: Stored,
+    report: UsageReport,
+    instance_id: int,
+    start: int,
+    until: int,
+    *,
+    is_folded: bool,
 ) -> Iterator[TickView]:
     for tick in ticks_of(report, stored.position):
         if tick.instance == instance_id and start <= tick.second < until:
@@ -138,7 +219,9 @@ def _ticks(
                 epoch=report.epoch,
                 seq=report.seq,
                 received_at=stored.recorded_at,
-                first=True,
+                first=False,
+                counted=False,
+                why_not=None if is_folded else _NOT_FOLDED,
             )
 
 
@@ -226,6 +309,7 @@ WHERE (h.instance_id, h.hour, h.terms_no, h.booked) > (%(i)s, %(h)s, %(t)s, %(b)
   AND (h.gpu_charge > 0 OR h.storage_charge > 0 OR h.up_charge > 0 OR h.down_charge > 0)
   AND (%(only)s::bigint IS NULL OR h.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR h.account_id = %(account)s)
+  AND (%(host)s::bigint IS NULL OR h.host_id = %(host)s)
   AND h.hour >= %(start)s AND h.hour < %(until)s
 ORDER BY h.instance_id, h.hour, h.terms_no, h.booked LIMIT %(limit)s
 """
@@ -242,6 +326,7 @@ WHERE (s.instance_id, s.terms_no) > (%(i)s, %(t)s)
   AND (s.gpu_charge > 0 OR s.storage_charge > 0 OR s.up_charge > 0 OR s.down_charge > 0)
   AND (%(only)s::bigint IS NULL OR s.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR m.account_id = %(account)s)
+  AND (%(host)s::bigint IS NULL OR m.host_id = %(host)s)
   AND h.position IS NOT NULL
 ORDER BY s.instance_id, s.terms_no LIMIT %(limit)s
 """
@@ -252,6 +337,7 @@ def charges(
     *,
     instance_id: int | None = None,
     account_id: int | None = None,
+    host_id: int | None = None,
     by_hour: bool = False,
     start: int = 0,
     until: int | None = None,
@@ -264,6 +350,7 @@ def charges(
         connection: An open connection.
         instance_id: Only this instance.
         account_id: Only this renter.
+        host_id: Only instances on this host's machines.
         by_hour: One set of lines per UTC hour, from *start* to *until* (Unix seconds).
         start: First second of the hours.
         until: End of the hours.
@@ -279,6 +366,7 @@ def charges(
             **_charge_key(after),
             "only": instance_id,
             "account": account_id,
+            "host": host_id,
             "start": start // 3_600,
             "until": 2**60 if until is None else -(-until // 3_600),
             "limit": limit,
