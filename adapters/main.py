@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ledger.errors import RejectedError
+from ledger.projections.runner import require_generation
 from ledger.services import accounts
 from ledger.services.ledger import Ledger
 
@@ -56,6 +57,8 @@ def serve(home: Path, host: str, port: int, only: str | None = None) -> int:
         _require_port(host, port)
     ledger = Ledger.open(home)
     try:
+        with ledger.reading() as connection:
+            require_generation(connection)
         ledger.adopt_policy()
         _print_first_key(ledger)
         if not with_api:

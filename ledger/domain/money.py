@@ -6,8 +6,9 @@ Everything between is an `int` of nanos (10^-9 US dollars). No float enters or l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import NewType
 
 from ledger.errors import RejectedError
@@ -29,6 +30,8 @@ BYTES_PER_GB = 1_000_000_000
 BASIS_POINTS = 10_000
 
 _LONGEST_DECIMAL = 64
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+"""A number as JSON writes it: no spaces, no underscores, no digits of other scripts."""
 
 
 def parse_dollars(
@@ -51,12 +54,11 @@ def parse_dollars(
         f"{shown[:_LONGEST_DECIMAL]!r} is not an amount of dollars: "
         "write a plain decimal such as 0.40"
     )
-    if isinstance(text, bool) or len(shown) > _LONGEST_DECIMAL:
+    if isinstance(text, bool | float) or len(shown) > _LONGEST_DECIMAL:
         raise RejectedError(code, message)
-    try:
-        value = Decimal(shown)
-    except InvalidOperation:
-        raise RejectedError(code, message) from None
+    if not _DECIMAL.fullmatch(shown):
+        raise RejectedError(code, message)
+    value = Decimal(shown)
     if not value.is_finite() or value < 0 or value > MAX_POSTING_NANOS // NANOS_PER_DOLLAR:
         message = f"{shown!r} is not an amount between 0 and 10^9 dollars"
         raise RejectedError(code, message)

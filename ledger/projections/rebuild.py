@@ -18,7 +18,7 @@ from ledger.domain.events import USAGE_REPORTED
 from ledger.errors import ConflictError
 from ledger.projections import facts, usage_page
 from ledger.projections.runner import position_of
-from ledger.projections.tables import USAGE, VERSIONS, metadata
+from ledger.projections.tables import GENERATION, USAGE, metadata
 from ledger.projections.usage import UsageFold
 from ledger.store.codec import decode_fact
 from ledger.store.log import head_position, read_page
@@ -124,7 +124,7 @@ def swap(database: Database, progress: Progress | None = None) -> RebuildResult:
         live.execute(
             "INSERT INTO projection_positions VALUES (%s, %s, %s) ON CONFLICT (name)"
             " DO UPDATE SET version = EXCLUDED.version, position = EXCLUDED.position",
-            [USAGE, VERSIONS[USAGE], last[0]],
+            [USAGE, GENERATION, last[0]],
         )
         live.commit()
         _drop(scratch)

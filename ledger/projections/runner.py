@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ledger.errors import CorruptHistoryError
 from ledger.projections import usage_page
-from ledger.projections.tables import USAGE, VERSIONS
+from ledger.projections.tables import GENERATION, USAGE
 from ledger.projections.usage import UsageFold
 from ledger.store.log import CHANNEL, read_page
 
@@ -28,6 +28,23 @@ def position_of(connection: Connection, group: str = USAGE) -> int:
         "SELECT position FROM projection_positions WHERE name = %s", [group]
     ).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def require_generation(connection: Connection) -> None:
+    """Refuse to go on with read models that another version of the folds has made.
+
+    Raises:
+        CorruptHistoryError: `rebuild_needed`.
+    """
+    row = connection.execute(
+        "SELECT version FROM projection_positions WHERE name = %s", [USAGE]
+    ).fetchone()
+    if row is not None and row[0] != GENERATION:
+        message = (
+            f"the read models are of generation {row[0]} and this program folds generation"
+            f" {GENERATION}: run `gpuledger rebuild`, then start again"
+        )
+        raise CorruptHistoryError("rebuild_needed", message)
 
 
 class UsageRunner:
@@ -89,19 +106,10 @@ class UsageRunner:
     def _enter(connection: Connection) -> int:
         connection.execute(
             "INSERT INTO projection_positions VALUES (%s, %s, 0) ON CONFLICT (name) DO NOTHING",
-            [USAGE, VERSIONS[USAGE]],
+            [USAGE, GENERATION],
         )
-        row = connection.execute(
-            "SELECT version, position FROM projection_positions WHERE name = %s", [USAGE]
-        ).fetchone()
-        assert row is not None
-        if row[0] != VERSIONS[USAGE]:
-            message = (
-                f"the usage read models are of generation {row[0]} and this program folds"
-                f" generation {VERSIONS[USAGE]}: run `gpuledger rebuild`"
-            )
-            raise CorruptHistoryError("rebuild_needed", message)
-        return int(row[1])
+        require_generation(connection)
+        return position_of(connection)
 
 
 def wait_for_events(connection: Connection, seconds: float) -> None:

@@ -29,8 +29,8 @@ metadata = MetaData()
 
 FACTS: Final = "facts"
 USAGE: Final = "usage"
-VERSIONS: Final = {FACTS: 1, USAGE: 1}
-"""Raise a group's version when its fold changes; the program then asks for a rebuild."""
+GENERATION: Final = 1
+"""Raise it when a fold changes; the program then asks for a rebuild before it serves."""
 
 
 def _big(name: str, **options: Any) -> Column[int]:

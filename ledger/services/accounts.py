@@ -27,7 +27,7 @@ from ledger.domain.events import (
     SubjectErased,
 )
 from ledger.domain.ids import account_stream
-from ledger.domain.money import NANOS_PER_CENT, format_dollars
+from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT, format_dollars
 from ledger.errors import (
     AuthError,
     DeclinedError,
@@ -69,6 +69,9 @@ def open_account(unit: Unit, name: str, *, currency: str = "USD") -> int:
     if not _NAME.fullmatch(name) or name != name.strip():
         message = "a name is 1 to 64 printable characters without spaces at its ends"
         raise RejectedError("invalid_args", message)
+    if name.isdecimal():
+        # Where people may give a name or an id, a number is always an id.
+        raise RejectedError("invalid_args", "a name of digits alone would be taken for an id")
     if currency != "USD":
         message = f"accounts are kept in USD; {currency!r} is not supported"
         raise RejectedError("currency_not_supported", message)
@@ -218,6 +221,7 @@ def deposit(
     """
     _require_account(unit, account_id)
     _check_reference(deposit_id)
+    _check_amount(amount)
     row = unit.connection.execute(
         "SELECT amount FROM deposits WHERE account_id = %s AND deposit_id = %s",
         [account_id, deposit_id],
@@ -247,6 +251,7 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
         DeclinedError: `insufficient_balance` beyond what the account has left.
     """
     _check_reference(refund_id)
+    _check_amount(amount)
     if _movement(unit, account_id, "refund", refund_id, amount):
         _same(_refunded(unit, account_id, refund_id) == deposit_id, "refund", refund_id)
         return
@@ -311,6 +316,7 @@ def place_hold(
     """
     _require_account(unit, account_id)
     _check_reference(hold_id)
+    _check_amount(amount)
     row = unit.connection.execute(
         "SELECT amount FROM holds WHERE account_id = %s AND hold_id = %s", [account_id, hold_id]
     ).fetchone()
@@ -339,6 +345,7 @@ def capture_hold(unit: Unit, account_id: int, hold_id: str, amount: int | None =
     """
     held, status, captured = _hold(unit, account_id, hold_id)
     wanted = held if amount is None else amount
+    _check_amount(wanted)
     if status == "captured" and captured == wanted:
         return
     _require_pending(status, hold_id)
@@ -464,6 +471,13 @@ def _exists(unit: Unit, account_id: int) -> bool:
 def _require_account(unit: Unit, account_id: int) -> None:
     if not _exists(unit, account_id):
         raise NotFoundError("no_such_account", f"there is no account {account_id}")
+
+
+def _check_amount(amount: int) -> None:
+    """Money moves forwards, and one posting has a bound."""
+    if not 1 <= amount <= MAX_POSTING_NANOS:
+        message = f"an amount is between 0.000000001 and {format_dollars(MAX_POSTING_NANOS)}"
+        raise RejectedError("invalid_amount", message)
 
 
 def _check_reference(reference: str) -> None:

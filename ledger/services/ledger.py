@@ -32,7 +32,7 @@ from ledger.projections.usage_page import CREDIT_LOCK
 from ledger.store.codec import decode_fact, encode_fact
 from ledger.store.database import Connection, Database, translating
 from ledger.store.log import LogTransaction, Row, appending, ensure_partitions, read_stream
-from ledger.store.vault import Vault, load_master_key
+from ledger.store.vault import Vault, open_vault
 
 
 class Clock(Protocol):
@@ -190,10 +190,11 @@ class Ledger:
             home.mkdir(parents=True, exist_ok=True)
         database = Database.open(home, url)
         try:
-            vault = Vault(load_master_key(home))
-            ledger = cls(database, vault, clock or SystemClock())
             with database.pool.connection() as connection:
+                vault = open_vault(connection, home)
+                connection.commit()
                 ensure_partitions(connection)
+            ledger = cls(database, vault, clock or SystemClock())
         except BaseException:
             database.close()
             raise

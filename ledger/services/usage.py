@@ -100,6 +100,10 @@ class UsageService:
         """Write what is waiting and stop."""
         self._group.close()
 
+    def knows(self, reports: Sequence[SignedReport]) -> bool:
+        """True when `submit` needs no question to the database before it returns."""
+        return self._keys.has({report.key_id for report in reports})
+
     def submit(self, reports: Sequence[SignedReport]) -> Future[UsageAnswer]:
         """Verify *reports* and hand them to the log; the future is done after the commit."""
         judged = self.judge(reports)
@@ -270,6 +274,7 @@ class KeyRing:
     def __init__(self) -> None:
         """Begin empty."""
         self._keys: dict[tuple[int, str], Ed25519PublicKey] = {}
+        self._ids: set[str] = set()
         self._checked_at: dict[tuple[int, str], int] = {}
 
     def get(self, ledger: Ledger, machine_id: int, key_id: str) -> Ed25519PublicKey | None:
@@ -286,10 +291,16 @@ class KeyRing:
                 return None
             if len(self._keys) >= _KNOWN_MACHINES_MAX:
                 self._keys.clear()
+                self._ids.clear()
                 self._checked_at.clear()
             known = Ed25519PublicKey.from_public_bytes(bytes(row[0]))
             self._keys[(machine_id, key_id)] = known
+            self._ids.add(key_id)
         return known
+
+    def has(self, key_ids: set[str]) -> bool:
+        """True when every one of *key_ids* is in memory."""
+        return key_ids <= self._ids
 
     def is_valid(
         self, connection: Connection, fact_position: int, machine_id: int, key_id: str

@@ -7,6 +7,7 @@ has the books.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,6 +48,16 @@ def restore(path: Path, home: Path) -> None:
     if (home / "postgres").exists():
         raise RejectedError("home_in_use", f"{home} holds a ledger already; give a new folder")
     home.mkdir(parents=True, exist_ok=True)
+    try:
+        _fill(path, home)
+    except BaseException:
+        for folder in ("postgres", "run"):
+            shutil.rmtree(home / folder, ignore_errors=True)
+        raise
+
+
+def _fill(path: Path, home: Path) -> None:
+    """Make the cluster and put the backup into it."""
     with EmbeddedPostgres(home) as server:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute(

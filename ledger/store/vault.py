@@ -24,6 +24,19 @@ _NONCE_BYTES = 12
 _VARIABLE = "GPULEDGER_VAULT_KEY"
 
 
+def open_vault(connection: Connection, home: Path | None) -> Vault:
+    """The vault under its master key; locked when it holds something and the key is gone.
+
+    The key is what `GPULEDGER_VAULT_KEY` says, else `<home>/vault.key`, which is made for a vault
+    that is empty. A new key never takes the place of a lost one.
+    """
+    held = connection.execute("SELECT 1 FROM vault_subjects LIMIT 1").fetchone() is not None
+    missing = home is None or not (home / "vault.key").exists()
+    if held and missing and _VARIABLE not in os.environ:
+        return LockedVault()
+    return Vault(load_master_key(home))
+
+
 def load_master_key(home: Path | None) -> bytes:
     """The key in `GPULEDGER_VAULT_KEY` (64 hex digits), else in `<home>/vault.key`, made if absent.
 
@@ -121,6 +134,38 @@ class Vault:
         if row is None:
             raise NotFoundError("erased", "this data was erased")
         return _open(self._wrap, row[0], subject)
+
+
+class LockedVault(Vault):
+    """A vault whose master key is gone: the books can be read, names and launch texts cannot."""
+
+    def __init__(self) -> None:
+        """Hold no key."""
+
+    def keyed_hash(self, text: str) -> str:
+        """Say which key is needed."""
+        raise _locked()
+
+    def new_subject(self, connection: Connection) -> str:
+        """Say which key is needed."""
+        raise _locked()
+
+    def put(self, connection: Connection, subject: str, name: str, value: bytes) -> None:
+        """Say which key is needed."""
+        raise _locked()
+
+    def get(self, connection: Connection, subject: str, name: str) -> bytes:
+        """Say which key is needed."""
+        raise _locked()
+
+    def names(self, connection: Connection, subjects: list[str]) -> dict[str, str]:
+        """No name can be read."""
+        return {}
+
+
+def _locked() -> UnavailableError:
+    message = f"vault.key is missing: put it back into the ledger's home, or set {_VARIABLE}"
+    return UnavailableError("vault_key_missing", message)
 
 
 def _derived(master_key: bytes, purpose: bytes) -> bytes:

@@ -130,12 +130,6 @@ CREATE TABLE vault_items (
     sealed        bytea NOT NULL,
     PRIMARY KEY (subject, name)
 );
-CREATE TABLE vault_reads (
-    read_at       bigint NOT NULL,
-    subject       text NOT NULL,
-    name          text NOT NULL,
-    reader        text NOT NULL
-);
 """
 
 GRANTS = """
@@ -144,7 +138,7 @@ GRANT SELECT, INSERT ON events TO gpuledger_service;
 GRANT SELECT, UPDATE ON log_position TO gpuledger_service;
 GRANT SELECT, INSERT, UPDATE ON stream_heads, projection_positions, key_secrets, enrolment_tokens
     TO gpuledger_service;
-GRANT SELECT, INSERT ON idempotency, vault_reads TO gpuledger_service;
+GRANT SELECT, INSERT ON idempotency TO gpuledger_service;
 GRANT SELECT, INSERT, UPDATE, DELETE ON vault_subjects, vault_items TO gpuledger_service;
 REVOKE ALL ON FUNCTION ensure_event_partitions FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION ensure_event_partitions TO gpuledger_service;

@@ -120,9 +120,10 @@ def test_pages_of_charges_pass_over_what_is_free(market: Market, own_cli: Cli) -
         market.confirm(machine, one)
     market.run(machine, all_three, 60)
     market.project()
-    first = own_cli("charges", "--limit", 1, "--json")
+    first = own_cli("charges", "--limit", 2, "--json")
     key = first.err.split()[-1]
-    second = own_cli("charges", "--limit", 1, "--after", key, "--json")
+    second = own_cli("charges", "--limit", 2, "--after", key, "--json")
+    assert [one["item"] for one in first.json + second.json] == ["gpu", "disk"] * 2
     assert {one["instance_id"] for one in first.json} == {all_three[0]}
     assert {one["instance_id"] for one in second.json} == {all_three[2]}
     assert second.err == ""

@@ -11,6 +11,7 @@ import pytest
 from ledger.errors import NotFoundError, UnavailableError
 from ledger.services import accounts, rentals
 from ledger.services.ledger import Ledger
+from ledger.services.questions import accounts as questions
 from ledger.store.vault import Vault, load_master_key
 from tests.support.market import DOLLAR, Market
 
@@ -213,3 +214,24 @@ def test_the_environment_s_key_goes_first_and_must_be_one(
     (tmp_path / "vault.key").write_text("ab" * 31 + "\n")
     with pytest.raises(UnavailableError):
         load_master_key(tmp_path)
+
+
+def test_a_lost_key_is_never_replaced_by_a_new_one(dsn: str, tmp_path: Path) -> None:
+    """A vault that holds something opens locked without its key: books yes, names no."""
+    ledger = Ledger.open(tmp_path, url=dsn)
+    with ledger.unit() as unit:
+        account = accounts.open_account(unit, "alice")
+    ledger.close()
+    (tmp_path / "vault.key").rename(tmp_path / "elsewhere")
+    locked = Ledger.open(tmp_path, url=dsn)
+    assert not (tmp_path / "vault.key").exists()
+    with locked.reading() as connection:
+        assert questions.account(connection, locked.vault, account).name is None
+    with pytest.raises(UnavailableError, match="put it back"), locked.unit() as unit:
+        accounts.open_account(unit, "bob")
+    locked.close()
+    (tmp_path / "elsewhere").rename(tmp_path / "vault.key")
+    again = Ledger.open(tmp_path, url=dsn)
+    with again.reading() as connection:
+        assert questions.account(connection, again.vault, account).name == "alice"
+    again.close()

@@ -217,3 +217,27 @@ def test_given_a_container_exit_then_the_meter_ends_and_the_gpus_are_free(market
     assert row == ("stopped", "container_exit")
     other = market.rent(market.account("carol", 10 * DOLLAR), machine)
     assert other == one + 1
+
+
+def test_given_backdated_ticks_then_no_older_answer_stays(market: Market) -> None:
+    """Ticks for an earlier hour change hour, balance and books in one step (LEDG-09)."""
+    alice, machine = market.account("alice", 10 * DOLLAR), market.machine()
+    one = market.rent(alice, machine)
+    market.confirm(machine, one)
+    chain = market.chains[machine]
+    late = ReportChain(machine, chain.signer, boot_id=chain.boot_id, epoch="ef" * 16)
+    market.clock.move_to(START + 3_600)
+    market.run(machine, [one], 3_600)
+    before = market.charges(one)["gpu"]
+    assert before == 360_000_000
+    blocks = [constant_block(one, START, 300, "running", up=0, down=0, util=9)]
+    market.deliver(late.seal(START, 300, blocks))
+    assert market.charges(one)["gpu"] == before + 30_000_000
+    rows = market.connection.execute(
+        "SELECT sum(gpu_charge + storage_charge), (SELECT charged FROM account_usage"
+        " WHERE account_id = %s) FROM usage_hours",
+        [alice],
+    ).fetchone()
+    assert rows is not None
+    assert rows[0] == rows[1]
+    assert market.rebuild().equal

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, delete, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from adapters.http.call import ADMIN, ANYONE, AUDITOR, Caller, allowed
+from adapters.http.call import ADMIN, ANYONE, AUDITOR, Call, Caller, allowed
 from adapters.http.wire import (
     MAX_PAGE,
     Body,
@@ -38,7 +38,7 @@ AccountFilter = Annotated[
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """An account; `name` is null once its personal data were erased."""
+    """An account; `name` is null for auditors, and once its personal data were erased."""
 
     account_id: int
     name: str | None
@@ -164,21 +164,26 @@ async def open_account(call: Caller, data: JSONBody[NewAccount]) -> Response[Acc
 
 @get("/v1/accounts", opt=allowed(*AUDITOR), summary="List accounts")
 async def list_accounts(call: Caller, limit: Limit = 100, cursor: Cursor = None) -> Page[Account]:
-    """List all accounts by id."""
+    """List all accounts by id; auditors see references, not names."""
     after = decode_cursor(cursor, int, 0)
     vault = call.ledger.vault
     found = await call.question(
         lambda connection: ask.accounts(connection, vault, after=after, limit=limit + 1)
     )
-    return page(Account, found, limit, lambda one: one.account_id)
+    return page(Account, [_seen(call, one) for one in found], limit, lambda one: one.account_id)
 
 
 @get("/v1/accounts/{account_id:int}", opt=allowed(*AUDITOR), summary="Show an account")
 async def show_account(call: Caller, account_id: FromPath[int]) -> Account:
-    """Show one account."""
+    """Show one account; auditors see references, not names."""
     vault = call.ledger.vault
     found = await call.question(lambda connection: ask.account(connection, vault, account_id))
-    return render(Account, found)
+    return render(Account, _seen(call, found))
+
+
+def _seen(call: Call, account: ask.Account) -> ask.Account:
+    """The account as this caller may see it: a name is personal (`marketplace.md` §20)."""
+    return account if call.is_admin else msgspec.structs.replace(account, name=None)
 
 
 @delete(

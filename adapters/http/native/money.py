@@ -18,10 +18,8 @@ from adapters.http.wire import (
     Instant,
     Page,
     decode_cursor,
-    encode_cursor,
     instant,
     page,
-    render_all,
 )
 from ledger.domain.money import parse_amount
 from ledger.services import accounts as use_cases
@@ -290,11 +288,7 @@ async def list_charges(
             limit=limit + 1,
         )
     )
-    keys = list(dict.fromkeys(one.key for one in found))
-    shown = set(keys[:limit])
-    kept = [one for one in found if one.key in shown]
-    cursor_next = encode_cursor(kept[-1].key) if len(keys) > limit else None
-    return Page(items=render_all(Charge, kept), next_cursor=cursor_next)
+    return page(Charge, found, limit, lambda one: one.key)
 
 
 HANDLERS = [

@@ -64,13 +64,14 @@ def find_account(connection: Connection, vault: Vault, name_or_id: str) -> int:
     Raises:
         NotFoundError: `no_such_account`.
     """
-    row = connection.execute(
-        "SELECT account_id FROM accounts WHERE name_hash = %s OR account_id = %s",
-        [
-            vault.keyed_hash(name_or_id),
-            int(name_or_id) if name_or_id.isdecimal() and len(name_or_id) < 19 else None,  # noqa: PLR2004 - digits of a bigint
-        ],
-    ).fetchone()
+    is_id = name_or_id.isdecimal()
+    if is_id and len(name_or_id) >= 19:  # noqa: PLR2004 - digits of a bigint
+        row = None
+    else:
+        row = connection.execute(
+            f"SELECT account_id FROM accounts WHERE {'account_id' if is_id else 'name_hash'} = %s",  # noqa: S608 - two constants
+            [int(name_or_id) if is_id else vault.keyed_hash(name_or_id)],
+        ).fetchone()
     if row is None:
         message = f"there is no account {name_or_id!r}; `gpuledger accounts` lists them"
         raise NotFoundError("no_such_account", message)

@@ -305,7 +305,7 @@ SELECT h.instance_id, h.hour, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_
        h.up_quantity, h.up_charge, h.up_fee, h.down_quantity, h.down_charge, h.down_fee,
        h.hour, h.terms_no, h.booked
 FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
-WHERE (h.instance_id, h.hour, h.terms_no, h.booked) > (%(i)s, %(h)s, %(t)s, %(b)s)
+WHERE (h.instance_id, h.hour, h.terms_no, h.booked) >= (%(i)s, %(h)s, %(t)s, %(b)s)
   AND (h.gpu_charge > 0 OR h.storage_charge > 0 OR h.up_charge > 0 OR h.down_charge > 0)
   AND (%(only)s::bigint IS NULL OR h.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR h.account_id = %(account)s)
@@ -322,7 +322,7 @@ SELECT s.instance_id, NULL, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_ra
 FROM rate_segments s JOIN metered_instances m USING (instance_id) JOIN LATERAL (
     SELECT min(first_second) AS first_second, max(until) AS until, min(position) AS position
     FROM usage_hours h WHERE h.instance_id = s.instance_id AND h.terms_no = s.terms_no) h ON true
-WHERE (s.instance_id, s.terms_no) > (%(i)s, %(t)s)
+WHERE (s.instance_id, s.terms_no) >= (%(i)s, %(t)s)
   AND (s.gpu_charge > 0 OR s.storage_charge > 0 OR s.up_charge > 0 OR s.down_charge > 0)
   AND (%(only)s::bigint IS NULL OR s.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR m.account_id = %(account)s)
@@ -355,28 +355,32 @@ def charges(
         start: First second of the hours.
         until: End of the hours.
         after: The `key` of the last line of the page before.
-        limit: Rows, of up to four lines each.
+        limit: Lines at most.
 
     Raises:
         RejectedError: `invalid_args` for a key that this list never gave.
     """
+    key = _charge_key(after)
+    begun = (key["i"], key["h"], key["t"], key["b"])
     rows = connection.execute(
         _HOURS if by_hour else _SEGMENTS,
         {
-            **_charge_key(after),
+            **key,
             "only": instance_id,
             "account": account_id,
             "host": host_id,
             "start": start // 3_600,
             "until": 2**60 if until is None else -(-until // 3_600),
-            "limit": limit,
+            # Every row has a line; the first may have had all of its own on the page before.
+            "limit": limit + 1,
         },
     )
     lines = []
     for row in rows:
+        place = (row[0], *row[24:27])
         for index, meter in enumerate(METERS):
             quantity, amount, fee = (int(value) for value in row[12 + 3 * index : 15 + 3 * index])
-            if amount:
+            if amount and (place != begun or index > key["m"]):
                 lines.append(
                     ChargeLine(
                         instance_id=row[0],
@@ -392,18 +396,18 @@ def charges(
                         hour=None if row[1] is None else row[1] * 3_600,
                         late=row[11],
                         position=row[10],
-                        key=":".join(map(str, (row[0], *row[24:27]))),
+                        key=":".join(map(str, (*place, index))),
                     )
                 )
-    return lines
+    return lines[:limit]
 
 
 def _charge_key(after: str) -> dict[str, int]:
-    parts = after.split(":") if after else ["0", "0", "0", "0"]
-    if len(parts) != 4 or not all(re.fullmatch(r"-?[0-9]{1,18}", part) for part in parts):  # noqa: PLR2004 - instance, hour, terms, booked
+    parts = after.split(":") if after else ["0", "0", "0", "0", "-1"]
+    if len(parts) != 5 or not all(re.fullmatch(r"-?[0-9]{1,18}", part) for part in parts):  # noqa: PLR2004 - instance, hour, terms, booked, meter
         message = f"{after!r} is no key of a charge: take it from the last line of a page"
         raise RejectedError("invalid_args", message)
-    return dict(zip("ihtb", map(int, parts), strict=True))
+    return dict(zip("ihtbm", map(int, parts), strict=True))
 
 
 # --- anomalies -----------------------------------------------------------------------------------
