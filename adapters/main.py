@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -38,13 +39,24 @@ PARTS: Final = ("api", "projections", "jobs")
 _PARENT_VARIABLE: Final = "GPULEDGER_PARENT"
 _STOP_SECONDS: Final = 15
 _RESTART_SECONDS: Final = 1.0
+_WORKERS: Final = 2
+"""API processes unless told otherwise, one a core at most: signatures are what takes time."""
 _WATCH_SECONDS: Final = 0.5
 _PORT_SECONDS: Final = 3.0
 """How long a port may still be held by a worker whose parent was killed."""
 
 
-def serve(home: Path, host: str, port: int, only: str | None = None) -> int:
+def serve(
+    home: Path, host: str, port: int, only: str | None = None, workers: int | None = None
+) -> int:
     """Run the product, or one part of it, until SIGINT or SIGTERM; returns the exit code.
+
+    Args:
+        home: Folder of the ledger.
+        host: Address to listen on.
+        port: Port to listen on.
+        only: `api`, `projections` or `jobs`; everything by default.
+        workers: API processes.
 
     Raises:
         RejectedError: `port_in_use`.
@@ -67,7 +79,9 @@ def serve(home: Path, host: str, port: int, only: str | None = None) -> int:
         with contextlib.nullcontext() if only == "api" else _Background(home):
             sys.stdout.write(f"gpuledger listens on http://{host}:{port} (docs at /docs)\n")
             sys.stdout.flush()
-            _serve_api(host, port)
+            with tempfile.TemporaryDirectory(prefix="gpuledger-metrics-") as counters:
+                os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters
+                _serve_api(host, port, workers or min(_WORKERS, os.cpu_count() or 1))
     finally:
         ledger.close()
     return 0
@@ -122,7 +136,7 @@ def create_app() -> Litestar:
     return app
 
 
-def _serve_api(host: str, port: int) -> None:
+def _serve_api(host: str, port: int, workers: int) -> None:
     """Answer requests until a signal; whatever happens to the worker, there is another."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
@@ -136,7 +150,7 @@ def _serve_api(host: str, port: int) -> None:
             port=port,
             interface=Interfaces.ASGI,
             http=HTTPModes.http1,
-            workers=1,
+            workers=workers,
             respawn_failed_workers=True,
             log_level=LogLevels.warning,
             workers_kill_timeout=_STOP_SECONDS,

@@ -29,6 +29,13 @@ def serve(
     only: Annotated[
         Literal["api", "projections", "jobs"] | None, Parameter(help="Run one part alone.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        Parameter(
+            help="API processes; default: one a core, at most two.",
+            validator=Number(gte=1, lte=64),
+        ),
+    ] = None,
 ) -> int:
     """Run API, projections and jobs on the embedded database; the first start prints an admin key.
 
@@ -36,7 +43,7 @@ def serve(
     """
     from adapters.main import serve as run
 
-    return run(home_folder(home), host, port, only)
+    return run(home_folder(home), host, port, only, workers)
 
 
 def demo(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, SummaryMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from ledger.projections.runner import position_of
@@ -20,56 +22,66 @@ if TYPE_CHECKING:
     from ledger.services.ledger import Ledger
     from ledger.services.usage import UsageService
 
+_SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""Where the workers of one server keep their counters, so that each of them can show all."""
 
-class _Commits(Collector):
-    """What the group commit of this process stored."""
 
-    def __init__(self, service: UsageService) -> None:
-        self._service = service
+class _Positions(Collector):
+    """How far the log is, and how far it is folded."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        commits = self._service.commits
-        yield CounterMetricFamily("gpuledger_ticks", "Ticks stored", value=commits.ticks)
-        yield SummaryMetricFamily(
-            "gpuledger_commit_seconds",
-            "From the lock of the log to the commit of a group of reports",
-            count_value=commits.groups,
-            sum_value=commits.seconds,
+        with self._ledger.reading() as connection:
+            head, folded = head_position(connection), position_of(connection)
+            last = connection.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()
+        assert last is not None
+        lag = max(0, last[0] - folded)
+        yield GaugeMetricFamily("gpuledger_log_position", "Last position of the log", head)
+        yield GaugeMetricFamily(
+            "gpuledger_usage_position", "Position up to which usage is folded", folded
         )
+        yield GaugeMetricFamily("gpuledger_usage_lag", "Positions of the log not folded yet", lag)
 
 
 class Metrics:
-    """The counters of one API process."""
+    """The counters of one API process, shared with its fellow workers where there are any."""
 
     def __init__(self, service: UsageService) -> None:
-        """Begin at zero; what *service* stored is read when it is asked for."""
-        self.registry = CollectorRegistry()
-        self.registry.register(_Commits(service))
+        """Begin at zero and watch what *service* commits."""
+        self._registry = CollectorRegistry()
         self._reports = Counter(
-            "gpuledger_reports", "Usage reports by what became of them", ["status"],
-            registry=self.registry,
-        )  # fmt: skip
+            "gpuledger_reports",
+            "Usage reports by what became of them",
+            ["status"],
+            registry=self._registry,
+        )
+        self._ticks = Counter("gpuledger_ticks", "Ticks stored", registry=self._registry)
+        self._commit_seconds = Summary(
+            "gpuledger_commit_seconds",
+            "From the lock of the log to the commit of a group of reports",
+            registry=self._registry,
+        )
         self._usage_seconds = Histogram(
-            "gpuledger_usage_request_seconds", "From a usage request to its durable answer",
-            registry=self.registry,
+            "gpuledger_usage_request_seconds",
+            "From a usage request to its durable answer",
+            registry=self._registry,
             buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
-        )  # fmt: skip
+        )
         self._requests = Counter(
-            "gpuledger_requests", "Requests by status", ["status"], registry=self.registry
+            "gpuledger_requests", "Requests by status", ["status"], registry=self._registry
         )
-        self._head = Gauge(
-            "gpuledger_log_position", "Last position of the log", registry=self.registry
-        )
-        self._folded = Gauge(
-            "gpuledger_usage_position", "Position up to which usage is folded",
-            registry=self.registry,
-        )  # fmt: skip
-        self._lag = Gauge(
-            "gpuledger_usage_lag", "Positions of the log not folded yet", registry=self.registry
-        )
+        if service is not None:
+            service.on_commit = self.commit
+
+    def commit(self, ticks: int, seconds: float) -> None:
+        """Count one group of reports."""
+        self._ticks.inc(ticks)
+        self._commit_seconds.observe(seconds)
 
     def usage(self, answer: UsageAnswer, seconds: float) -> None:
         """Count the reports of one request."""
@@ -83,11 +95,10 @@ class Metrics:
 
     def text(self, ledger: Ledger) -> bytes:
         """Everything, as Prometheus reads it."""
-        with ledger.reading() as connection:
-            head, folded = head_position(connection), position_of(connection)
-            last = connection.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()
-        assert last is not None
-        self._head.set(head)
-        self._folded.set(folded)
-        self._lag.set(max(0, last[0] - folded))
-        return generate_latest(self.registry)
+        registry = self._registry
+        if _SHARED in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # it has no types
+        positions = CollectorRegistry()
+        positions.register(_Positions(ledger))
+        return generate_latest(registry) + generate_latest(positions)

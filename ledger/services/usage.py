@@ -7,7 +7,7 @@ signature, columns) is judged here; what needs the head of the stream in `ledger
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -64,63 +64,41 @@ class _Answered(NamedTuple):
     desired: Desired | None
 
 
-class Commits:
-    """What a group commit stored since it began."""
-
-    def __init__(self) -> None:
-        """Begin at zero."""
-        self.groups = 0
-        self.ticks = 0
-        self.seconds = 0.0
-
-    def add(self, candidates: Sequence[Candidate], batch: Batch, seconds: float) -> None:
-        """Count one group, which took *seconds* to append."""
-        self.groups += 1
-        self.seconds += seconds
-        self.ticks += sum(
-            one.report.ticks
-            for one, answer in zip(candidates, batch.answers, strict=True)
-            if answer.status == "accepted" and one.report is not None
-        )
-
-
 class UsageService:
     """Takes reports from any number of requests and answers each when it is durable."""
 
     def __init__(self, ledger: Ledger) -> None:
         """Start the group commit on *ledger*."""
-        self.commits = Commits()
+        self.on_commit: Callable[[int, float], None] = _ignore
+        """Called with the ticks and the seconds of every group that was committed."""
         self._ledger = ledger
         self._keys = KeyRing()
         self._desired = DesiredStates(ledger)
         self._surroundings = Surroundings(self._keys.is_valid, self._absorb, self._append_fact)
-        self._group = GroupCommit(ledger.database, self._write)
+        self._group: GroupCommit[SignedReport, _Answered] = GroupCommit(
+            ledger.database, self._write
+        )
 
     def close(self) -> None:
         """Write what is waiting and stop."""
         self._group.close()
 
-    def knows(self, reports: Sequence[SignedReport]) -> bool:
-        """True when `submit` needs no question to the database before it returns."""
-        return self._keys.has({report.key_id for report in reports})
-
     def submit(self, reports: Sequence[SignedReport]) -> Future[UsageAnswer]:
-        """Verify *reports* and hand them to the log; the future is done after the commit."""
-        judged = self.judge(reports)
-        candidates = [one for one in judged if isinstance(one, Candidate)]
+        """Hand *reports* to the group commit; the future is done after the commit.
+
+        Verifying is left to the thread that commits: checking a signature lets other threads run,
+        and whoever calls this, an event loop perhaps, waits for nothing.
+        """
         result: Future[UsageAnswer] = Future()
-        if not candidates:
-            result.set_result(self._assemble(judged, []))
-            return result
 
         def done(group: Future[list[_Answered]]) -> None:
             error = group.exception()
             if error is not None:
                 result.set_exception(error)
             else:
-                result.set_result(self._assemble(judged, group.result()))
+                result.set_result(_assembled(group.result()))
 
-        self._group.submit(candidates).add_done_callback(done)
+        self._group.submit(list(reports)).add_done_callback(done)
         return result
 
     def deliver(
@@ -199,19 +177,25 @@ class UsageService:
 
     # --- in the log's transaction ----------------------------------------------------------------
 
-    def _write(self, connection: Connection, candidates: list[Candidate]) -> list[_Answered]:
+    def _write(self, connection: Connection, reports: list[SignedReport]) -> list[_Answered]:
+        judged = self.judge(reports)
+        candidates = [one for one in judged if isinstance(one, Candidate)]
+        if not candidates:
+            return [_Answered(one, 0, None) for one in judged if isinstance(one, ReportAnswer)]
         began = time.perf_counter()
         batch = append_reports(connection, candidates, self._ledger.clock, self._surroundings)
-        self.commits.add(candidates, batch, time.perf_counter() - began)
+        self.on_commit(_ticks_stored(candidates, batch), time.perf_counter() - began)
         desired = self._wanted(connection, batch)
-        return [
-            _Answered(
-                answer,
-                batch.heads.get(usage_stream(answer.machine, answer.epoch), 0),
-                desired.get(answer.machine),
-            )
-            for answer in batch.answers
-        ]
+        answers = iter(batch.answers)
+        answered = []
+        for one in judged:
+            if isinstance(one, ReportAnswer):
+                answered.append(_Answered(one, 0, None))
+                continue
+            answer = next(answers)
+            stored = batch.heads.get(usage_stream(answer.machine, answer.epoch), 0)
+            answered.append(_Answered(answer, stored, desired.get(answer.machine)))
+        return answered
 
     def _wanted(self, connection: Connection, batch: Batch) -> dict[int, Desired]:
         machines = {answer.machine for answer in batch.answers}
@@ -226,38 +210,44 @@ class UsageService:
     def _append_fact(self, log: LogTransaction, stream: str, fact: Fact) -> None:
         Unit(log, self._ledger.vault).append(stream, fact)
 
-    # --- after the commit ------------------------------------------------------------------------
 
-    @staticmethod
-    def _assemble(
-        judged: Sequence[Candidate | ReportAnswer], answered: Sequence[_Answered]
-    ) -> UsageAnswer:
-        results = iter(answered)
-        reports: list[ReportAnswer] = []
-        acks: dict[tuple[int, str], Acknowledgement] = {}
-        for one in judged:
-            if isinstance(one, ReportAnswer):
-                reports.append(one)
-                continue
-            answer, acked_through, desired = next(results)
-            reports.append(answer)
-            key = (answer.machine, answer.epoch)
-            rejected = acks[key].rejected if key in acks else []
-            if answer.status in {"rejected", "chain_fork", "conflict"}:
-                code, reason = answer.code or "", answer.reason or ""
-                rejected = [*rejected, Rejection(seq=answer.seq, code=code, reason=reason)]
-            acks[key] = Acknowledgement(
-                machine=answer.machine,
-                epoch=answer.epoch,
-                acked_through=acked_through,
-                rejected=rejected,
-                desired=desired,
-            )
-        return UsageAnswer(
-            server_time_ms=time.time_ns() // 1_000_000,
-            reports=reports,
-            acks=list(acks.values()),
+def _ignore(_ticks: int, _seconds: float) -> None:
+    """Nobody watches."""
+
+
+def _ticks_stored(candidates: Sequence[Candidate], batch: Batch) -> int:
+    return sum(
+        one.report.ticks
+        for one, answer in zip(candidates, batch.answers, strict=True)
+        if answer.status == "accepted" and one.report is not None
+    )
+
+
+def _assembled(answered: Sequence[_Answered]) -> UsageAnswer:
+    """One answer for a request: a status per report, an acknowledgement per machine and epoch."""
+    reports: list[ReportAnswer] = []
+    acks: dict[tuple[int, str], Acknowledgement] = {}
+    for answer, acked_through, desired in answered:
+        reports.append(answer)
+        if answer.machine == 0:
+            continue  # It named no machine that could be believed.
+        key = (answer.machine, answer.epoch)
+        rejected = acks[key].rejected if key in acks else []
+        if answer.status in {"rejected", "chain_fork", "conflict"}:
+            code, reason = answer.code or "", answer.reason or ""
+            rejected = [*rejected, Rejection(seq=answer.seq, code=code, reason=reason)]
+        acks[key] = Acknowledgement(
+            machine=answer.machine,
+            epoch=answer.epoch,
+            acked_through=acked_through,
+            rejected=rejected,
+            desired=desired,
         )
+    return UsageAnswer(
+        server_time_ms=time.time_ns() // 1_000_000,
+        reports=reports,
+        acks=list(acks.values()),
+    )
 
 
 def _is_signed(key: Ed25519PublicKey, signed: SignedReport) -> bool:
@@ -274,7 +264,6 @@ class KeyRing:
     def __init__(self) -> None:
         """Begin empty."""
         self._keys: dict[tuple[int, str], Ed25519PublicKey] = {}
-        self._ids: set[str] = set()
         self._checked_at: dict[tuple[int, str], int] = {}
 
     def get(self, ledger: Ledger, machine_id: int, key_id: str) -> Ed25519PublicKey | None:
@@ -291,16 +280,10 @@ class KeyRing:
                 return None
             if len(self._keys) >= _KNOWN_MACHINES_MAX:
                 self._keys.clear()
-                self._ids.clear()
                 self._checked_at.clear()
             known = Ed25519PublicKey.from_public_bytes(bytes(row[0]))
             self._keys[(machine_id, key_id)] = known
-            self._ids.add(key_id)
         return known
-
-    def has(self, key_ids: set[str]) -> bool:
-        """True when every one of *key_ids* is in memory."""
-        return key_ids <= self._ids
 
     def is_valid(
         self, connection: Connection, fact_position: int, machine_id: int, key_id: str

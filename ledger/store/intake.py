@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ledger.domain.acknowledgement import ReportAnswer
 from ledger.domain.events import (
@@ -302,36 +302,40 @@ def _is_known_equivocation(connection: Connection, one: Candidate) -> bool:
     return row is not None
 
 
-class GroupCommit:
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class GroupCommit(Generic[Item, Answer]):
     """Collects reports from many requests and appends them in one transaction.
 
     One thread writes; a group is what has gathered while the group before was being written, at
-    most `MAX_BATCH` reports. `submit` may be called from any thread.
+    most `MAX_BATCH` reports and one request more. `submit` may be called from any thread.
     """
 
     def __init__(
         self,
         database: Database,
-        write: Callable[[Connection, list[Candidate]], list[Any]],
+        write: Callable[[Connection, list[Item]], list[Answer]],
     ) -> None:
-        """Write groups by *write*, which returns one answer per candidate."""
+        """Write groups by *write*, which returns one answer per item."""
         self._database = database
         self._write = write
-        self._queue: queue.SimpleQueue[tuple[list[Candidate], Future[list[Any]]] | None] = (
+        self._queue: queue.SimpleQueue[tuple[list[Item], Future[list[Answer]]] | None] = (
             queue.SimpleQueue()
         )
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._connection: Connection | None = None
         self._thread.start()
 
-    def submit(self, candidates: list[Candidate]) -> Future[list[Any]]:
-        """Answers in the order of *candidates*, once they are durable.
+    def submit(self, items: list[Item]) -> Future[list[Answer]]:
+        """Answers in the order of *items*, once they are durable.
 
         The future raises `UnavailableError` when the database did not answer; nothing is lost then,
         because a repeat of the same reports finds out what was stored.
         """
-        future: Future[list[Any]] = Future()
-        self._queue.put((candidates, future))
+        future: Future[list[Answer]] = Future()
+        self._queue.put((items, future))
         return future
 
     def close(self) -> None:
@@ -360,12 +364,12 @@ class GroupCommit:
             if stopping:
                 return
 
-    def _commit(self, group: list[tuple[list[Candidate], Future[list[Any]]]]) -> None:
-        candidates = [one for members, _ in group for one in members]
+    def _commit(self, group: list[tuple[list[Item], Future[list[Answer]]]]) -> None:
+        items = [one for members, _ in group for one in members]
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = self._database.connect()
-            answers = self._write(self._connection, candidates)
+            answers = self._write(self._connection, items)
         except BaseException as error:
             if self._connection is not None:
                 self._connection.close()

@@ -17,6 +17,8 @@ import msgspec
 from ledger.domain.acknowledgement import UsageAnswer
 
 _decoder = msgspec.msgpack.Decoder(UsageAnswer)
+_STATUS = msgspec.msgpack.encode("status")
+_ACCEPTED = _STATUS + msgspec.msgpack.encode("accepted")
 
 
 class Load(NamedTuple):
@@ -114,11 +116,12 @@ def drive(
             latencies.append(time.perf_counter() - line.sent_at)
             busy -= 1
             answered += 1
-            answer = _decoder.decode(body)
-            assert all(one.status == "accepted" for one in answer.reports), answer.reports[0]
-            reports += len(answer.reports)
+            # Counting a word is all that the generator may spend: what is measured is the server.
+            accepted = body.count(_ACCEPTED)
+            assert accepted == body.count(_STATUS), _decoder.decode(body).reports
+            reports += accepted
             if on_answer is not None:
-                on_answer(answer)
+                on_answer(_decoder.decode(body))
             waiting.append(line)
     spent = time.perf_counter() - began
     for line in open_lines.values():

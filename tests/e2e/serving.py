@@ -128,15 +128,18 @@ class Serving:
         assert self.process is not None
         return _family(self.process.pid)
 
-    def worker(self) -> int:
-        """The process that answers HTTP requests."""
+    def workers(self) -> list[int]:
+        """The processes that answer HTTP requests."""
         assert self.process is not None
-        (pid,) = [
+        return [
             pid
             for pid, command in self.processes().items()
             if pid != self.process.pid and "cli.main" in command
         ]
-        return pid
+
+    def worker(self) -> int:
+        """One of the processes that answer HTTP requests."""
+        return min(self.workers())
 
     def background(self) -> int:
         """The process that folds usage and runs the policies."""

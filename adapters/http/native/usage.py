@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any, Final
 
-import anyio.to_thread
 import msgspec
 from litestar import Request, Response, post
 from litestar.datastructures import State
@@ -76,12 +75,7 @@ async def usage(request: Request[Any, Any, State]) -> Response[UsageAnswer]:
         SignedReport(key_id.replace("\0", "\ufffd"), signature, body)
         for key_id, signature, body in parts
     ]
-    if service.knows(reports):
-        submitted = service.submit(reports)
-    else:
-        # An unknown key is looked up in the database, and the loop must not wait for that.
-        submitted = await anyio.to_thread.run_sync(service.submit, reports)
-    answer = await asyncio.wrap_future(submitted)
+    answer = await asyncio.wrap_future(service.submit(reports))
     metrics: Metrics = request.app.state.metrics
     metrics.usage(answer, time.perf_counter() - began)
     if all(one.status == "unauthorized" for one in answer.reports):
