@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -170,14 +171,10 @@ def _fold(
     """Fold the log into the scratch tables; returns how many ticks there were."""
     fold = UsageFold()
     last = max(facts_position, usage_position)
-    position = ticks = 0
+    ticks = 0
     scratch.execute("SET synchronous_commit = off")
     scratch.commit()
-    while True:
-        events = read_page(source, position, PAGE_EVENTS)
-        events = [event for event in events if event.position <= last]
-        if not events:
-            break
+    for events in _pages(source, last):
         with scratch.transaction():
             facts.apply(scratch, _facts(events, facts_position))
             usage = [event for event in events if event.position <= usage_position]
@@ -186,10 +183,21 @@ def _fold(
                 usage_page.write(scratch, page, lock_accounts=False)
                 ticks += page.ticks
         fold.committed()
-        position = events[-1].position
         if progress is not None:
-            progress(min(position + events[-1].count - 1, last), last)
+            progress(min(events[-1].position + events[-1].count - 1, last), last)
     return ticks
+
+
+def _pages(source: Connection, last: int) -> Iterator[list[Stored]]:
+    """The log up to position *last*, page by page; the next one is read while one is folded."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(read_page, source, 0, PAGE_EVENTS)
+        while True:
+            events = [event for event in coming.result() if event.position <= last]
+            if not events:
+                return
+            coming = reader.submit(read_page, source, events[-1].position, PAGE_EVENTS)
+            yield events
 
 
 def _facts(events: list[Stored], facts_position: int) -> list[facts.Recorded]:

@@ -14,6 +14,7 @@ from ledger.domain import events as e
 from ledger.domain.ids import month_start
 from ledger.domain.usage import (
     GPU_BILLABLE,
+    Column,
     InstanceBlock,
     UsageReport,
     block_states,
@@ -343,11 +344,13 @@ class UsageFold:
         self._attest(machine, report.start, report.start + report.count, low, stored.position)
         blocks = report.instances
         position = stored.position
-        if within_ceiling([column_peak(block.up) for block in blocks], machine.up_link) and (
-            within_ceiling([column_peak(block.down) for block in blocks], machine.down_link)
+        ups = [column_total(block.up) for block in blocks]
+        downs = [column_total(block.down) for block in blocks]
+        if _fits([block.up for block in blocks], ups, machine.up_link) and (
+            _fits([block.down for block in blocks], downs, machine.down_link)
         ):
-            for block in blocks:
-                self._block(machine, block, low, position)
+            for block, up, down in zip(blocks, ups, downs, strict=True):
+                self._block(machine, block, low, position, up, down)
                 position += block.count
         else:
             ceilings = _ceilings(report, machine)
@@ -383,8 +386,16 @@ class UsageFold:
                 else:
                     self._post_pieces(meter, begin, finish, position, storage=True)
 
-    def _block(self, machine: MachineMeter, block: InstanceBlock, low: int, position: int) -> None:
-        """One instance's ticks of a report in which nobody exceeds the link."""
+    def _block(
+        self,
+        machine: MachineMeter,
+        block: InstanceBlock,
+        low: int,
+        position: int,
+        up: int,
+        down: int,
+    ) -> None:
+        """One instance's ticks, *up* and *down* bytes in all, where nobody exceeds the link."""
         meter = machine.instances.get(block.instance)
         start = block.start
         end = start + block.count
@@ -418,8 +429,8 @@ class UsageFold:
             position,
             seconds,
             0,
-            column_total(block.up),
-            column_total(block.down),
+            up,
+            down,
         )
 
     def _slow_block(
@@ -682,6 +693,14 @@ class UsageFold:
         self._page.current[key] = row
         self._page.meters[meter.instance_id] = meter
         return row
+
+
+def _fits(columns: Sequence[Column], totals: Sequence[int], link: int) -> bool:
+    """True when no second of the report exceeds the link.
+
+    Where the bytes of all seconds together would fit into one, nothing else has to be looked at.
+    """
+    return sum(totals) <= link or within_ceiling([column_peak(one) for one in columns], link)
 
 
 class _Ceiling:
