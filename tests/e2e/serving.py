@@ -137,10 +137,6 @@ class Serving:
             if pid != self.process.pid and "cli.main" in command
         ]
 
-    def worker(self) -> int:
-        """One of the processes that answer HTTP requests."""
-        return min(self.workers())
-
     def background(self) -> int:
         """The process that folds usage and runs the policies."""
         (pid,) = [pid for pid, command in self.processes().items() if "-m adapters.main" in command]

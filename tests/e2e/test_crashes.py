@@ -149,9 +149,10 @@ def place() -> Iterator[Marketplace]:
     one.close()
 
 
-def kill_worker(serving: Serving) -> None:
-    """Kill the process that answers; its parent starts another."""
-    os.kill(serving.worker(), signal.SIGKILL)
+def kill_workers(serving: Serving) -> None:
+    """Kill the processes that answer; their parent starts others."""
+    for pid in serving.workers():
+        os.kill(pid, signal.SIGKILL)
 
 
 def kill_all(serving: Serving) -> None:
@@ -181,7 +182,7 @@ def kill_everything(serving: Serving) -> None:
 
 
 ROUNDS = [
-    pytest.param([kill_worker, kill_worker, kill_all], id="program"),
+    pytest.param([kill_workers, kill_workers, kill_all], id="program"),
     pytest.param([kill_database, kill_everything, kill_database], id="database"),
 ]
 
@@ -226,7 +227,7 @@ def test_dead_database_is_said_and_nothing_is_promised(place: Marketplace) -> No
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    "kill", [kill_worker, kill_all, kill_parent, kill_database, kill_everything]
+    "kill", [kill_workers, kill_all, kill_parent, kill_database, kill_everything]
 )
 def test_twenty_kills_lose_nothing(place: Marketplace, kill: Callable[[Serving], None]) -> None:
     """Twenty kill -9 in a row at twenty moments of ingest lose and double nothing."""
