@@ -11,22 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ledger.domain import events as e
-from ledger.domain.ids import month_start
 from ledger.domain.usage import (
     GPU_BILLABLE,
-    Column,
     InstanceBlock,
-    UsageReport,
     block_states,
-    column_peak,
     column_total,
     column_values,
     decode_stored,
 )
-from ledger.meters.bandwidth import capped, within_ceiling
 from ledger.meters.intervals import overlap, subtract
-from ledger.meters.pricing import STORAGE_DIVISOR
-from ledger.projections.usage_page import AnomalyPage, Hour, Page
+from ledger.projections.usage_page import AnomalyPage, Page
+from ledger.projections.usage_pieces import HOUR, Ceiling, ceilings, fits, outside_code, pieces
+from ledger.projections.usage_posting import Posting
 from ledger.projections.usage_state import (
     FAR_FUTURE,
     Covered,
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
     from ledger.store.database import Connection
     from ledger.store.log import Stored
 
-HOUR: Final = 3_600
 _DEFAULT_LATE_SECONDS: Final = 259_200
 _RECLAIMABLE: Final = ("before_start", "after_stop")
 _LIVE_RANGES: Final = 64
@@ -65,7 +60,7 @@ class UsageFold:
         self._dry: dict[int, int] = {}
         self._late: int | None = None
         self._page = Page()
-        self._months: dict[int, int] = {}
+        self._posting = Posting(self._closed)
 
     def forget(self) -> None:
         """Drop everything in memory, for instance after a page that did not commit."""
@@ -73,7 +68,7 @@ class UsageFold:
 
     def fold(self, connection: Connection, page: Sequence[Stored]) -> Page:
         """Fold *page* and return what changed; the caller writes it (`usage_page.write`)."""
-        self._page = Page()
+        self._page = self._posting.page = Page()
         self._page.anomalies = AnomalyPage(connection)
         self._connection = connection
         if self._late is None:
@@ -313,7 +308,7 @@ class UsageFold:
             for low, high, position in self._page.anomalies.take(
                 meter.machine_id, meter.instance_id, code, start, until
             ):
-                self._post_pieces(meter, low, high, position, gpu=True)
+                self._posting.post_pieces(meter, low, high, position, gpu=True)
 
     def _late_exhaustion(self, fact: e.InstanceStopped, position: int) -> None:
         meter = self._meters[fact.instance_id]
@@ -346,16 +341,16 @@ class UsageFold:
         position = stored.position
         ups = [column_total(block.up) for block in blocks]
         downs = [column_total(block.down) for block in blocks]
-        if _fits([block.up for block in blocks], ups, machine.up_link) and (
-            _fits([block.down for block in blocks], downs, machine.down_link)
+        if fits([block.up for block in blocks], ups, machine.up_link) and (
+            fits([block.down for block in blocks], downs, machine.down_link)
         ):
             for block, up, down in zip(blocks, ups, downs, strict=True):
                 self._block(machine, block, low, position, up, down)
                 position += block.count
         else:
-            ceilings = _ceilings(report, machine)
+            limits = ceilings(report, machine)
             for block in blocks:
-                self._slow_block(machine, block, low, position, ceilings[block.instance])
+                self._slow_block(machine, block, low, position, limits[block.instance])
                 position += block.count
 
     def _attest(
@@ -382,9 +377,11 @@ class UsageFold:
                     continue
                 if meter.lost:
                     for piece in subtract(begin, finish, [(a, b) for a, b in meter.lost]):
-                        self._post_pieces(meter, piece.start, piece.end, position, storage=True)
+                        self._posting.post_pieces(
+                            meter, piece.start, piece.end, position, storage=True
+                        )
                 else:
-                    self._post_pieces(meter, begin, finish, position, storage=True)
+                    self._posting.post_pieces(meter, begin, finish, position, storage=True)
 
     def _block(
         self,
@@ -421,7 +418,7 @@ class UsageFold:
             seconds = block.count
         meter.covered.append(start, end, position)
         self._page.meters[meter.instance_id] = meter
-        self._post(
+        self._posting.post(
             meter,
             meter.segment,
             start,
@@ -439,7 +436,7 @@ class UsageFold:
         block: InstanceBlock,
         low: int,
         position: int,
-        ceiling: _Ceiling | None,
+        ceiling: Ceiling | None,
     ) -> None:
         """One instance's ticks, cut into pieces that are alike in everything that matters."""
         start, end = block.start, block.start + block.count
@@ -488,11 +485,11 @@ class UsageFold:
                         position,
                     )
             begin, finish = max(first, meter.created), min(last, meter.destroyed)
-            for a, b, segment in _pieces(meter, begin, finish):
+            for a, b, segment in pieces(meter, begin, finish):
                 moved_up = sum(up[a - start : b - start])
                 moved_down = sum(down[a - start : b - start])
                 if moved_up or moved_down:
-                    self._post(meter, segment, a, b, position, 0, 0, moved_up, moved_down)
+                    self._posting.post(meter, segment, a, b, position, 0, 0, moved_up, moved_down)
 
     def _gpu(self, meter: Meter, start: int, end: int, position: int) -> None:
         """Bill the part of `[start, end)` inside GPU intervals; the rest is an anomaly."""
@@ -503,18 +500,18 @@ class UsageFold:
         ]
         inside.sort()
         for low, high in inside:
-            self._post_pieces(meter, low, high, position, gpu=True)
+            self._posting.post_pieces(meter, low, high, position, gpu=True)
         for low, high in subtract(start, end, inside):
             first = low
             while first < high:
-                code, until = _outside_code(meter, first, high)
+                code, until = outside_code(meter, first, high)
                 self._page.anomalies.add(
                     meter.machine_id, meter.instance_id, code, first, until, 0, position
                 )
                 first = until
 
     def _excess(
-        self, meter: Meter, ceiling: _Ceiling, start: int, first: int, last: int, position: int
+        self, meter: Meter, ceiling: Ceiling, start: int, first: int, last: int, position: int
     ) -> None:
         for second in range(first, last):
             over = ceiling.excess[second - start]
@@ -561,204 +558,3 @@ class UsageFold:
             covered.restore(start, until, position)
         covered.ranges.extend(kept)
         covered.trimmed = 0
-
-    # --- posting ---------------------------------------------------------------------------------
-
-    def _post_pieces(
-        self,
-        meter: Meter,
-        start: int,
-        end: int,
-        position: int,
-        *,
-        gpu: bool = False,
-        storage: bool = False,
-    ) -> None:
-        """Post seconds of one meter, hour by hour and segment by segment."""
-        segment = meter.segment
-        if start // HOUR == (end - 1) // HOUR and start >= segment.since:
-            seconds = end - start
-            self._post(
-                meter,
-                segment,
-                start,
-                end,
-                position,
-                seconds if gpu else 0,
-                seconds if storage else 0,
-                0,
-                0,
-            )
-            return
-        for a, b, piece in _pieces(meter, start, end):
-            self._post(
-                meter, piece, a, b, position, b - a if gpu else 0, b - a if storage else 0, 0, 0
-            )
-
-    def _post(
-        self,
-        meter: Meter,
-        segment: Segment,
-        start: int,
-        end: int,
-        position: int,
-        gpu: int,
-        storage: int,
-        up: int,
-        down: int,
-    ) -> None:
-        """Add quantities to a segment and book the increments of its charge in the hour's row.
-
-        The increments are differences of floored running totals (`ledger.meters.pricing`), written
-        out here because this is where every tick of the platform passes.
-        """
-        hour = start // HOUR
-        key = (meter.instance_id, hour, segment.number)
-        row = self._page.current.get(key)
-        if row is None:
-            row = self._row(meter, segment, hour, key, start, position)
-        segment.dirty = True
-        fee_bp = segment.fee_bp
-        charged = kept = 0
-        if gpu:
-            segment.q_gpu += gpu
-            total = segment.gpu_rate * segment.q_gpu // 3600
-            fee = fee_bp * total // 10_000
-            row.gpu_quantity += gpu
-            row.gpu_charge += total - segment.c_gpu
-            row.gpu_fee += fee - segment.f_gpu
-            charged += total - segment.c_gpu
-            kept += fee - segment.f_gpu
-            segment.c_gpu = total
-            segment.f_gpu = fee
-        if storage:
-            segment.q_storage += storage
-            total = segment.storage_product * segment.q_storage // STORAGE_DIVISOR
-            fee = fee_bp * total // 10_000
-            row.storage_quantity += storage
-            row.storage_charge += total - segment.c_storage
-            row.storage_fee += fee - segment.f_storage
-            charged += total - segment.c_storage
-            kept += fee - segment.f_storage
-            segment.c_storage = total
-            segment.f_storage = fee
-        if up:
-            segment.q_up += up
-            total = segment.up_rate * segment.q_up // 1_000_000_000
-            fee = fee_bp * total // 10_000
-            row.up_quantity += up
-            row.up_charge += total - segment.c_up
-            row.up_fee += fee - segment.f_up
-            charged += total - segment.c_up
-            kept += fee - segment.f_up
-            segment.c_up = total
-            segment.f_up = fee
-        if down:
-            segment.q_down += down
-            total = segment.down_rate * segment.q_down // 1_000_000_000
-            fee = fee_bp * total // 10_000
-            row.down_quantity += down
-            row.down_charge += total - segment.c_down
-            row.down_fee += fee - segment.f_down
-            charged += total - segment.c_down
-            kept += fee - segment.f_down
-            segment.c_down = total
-            segment.f_down = fee
-        row.charged += charged
-        row.kept += kept
-        row.first_second = min(row.first_second, start)
-        row.until = max(row.until, end)
-
-    def _row(
-        self,
-        meter: Meter,
-        segment: Segment,
-        hour: int,
-        key: tuple[int, int, int],
-        start: int,
-        position: int,
-    ) -> Hour:
-        """The row of this hour in the invoice period that is open for it now."""
-        month = self._months.get(hour)
-        if month is None:
-            if len(self._months) > 4096:  # noqa: PLR2004 - a bound on memory, nothing else
-                self._months.clear()
-            month = self._months[hour] = month_start(hour * HOUR)
-        closed = self._closed[meter.account_id]
-        booked = month if hour * HOUR >= closed or month == month_start(closed) else closed
-        row = self._page.hours.get((*key, booked))
-        if row is None:
-            row = Hour(meter, segment, hour, booked, start, position)
-            self._page.hours[(*key, booked)] = row
-        self._page.current[key] = row
-        self._page.meters[meter.instance_id] = meter
-        return row
-
-
-def _fits(columns: Sequence[Column], totals: Sequence[int], link: int) -> bool:
-    """True when no second of the report exceeds the link.
-
-    Where the bytes of all seconds together would fit into one, nothing else has to be looked at.
-    """
-    return sum(totals) <= link or within_ceiling([column_peak(one) for one in columns], link)
-
-
-class _Ceiling:
-    """Bytes of one block after the ceiling, second by second, and what was above it."""
-
-    __slots__ = ("down", "excess", "up")
-
-    def __init__(self, up: list[int], down: list[int]) -> None:
-        self.up = up
-        self.down = down
-        self.excess = [0] * len(up)
-
-
-def _ceilings(report: UsageReport, machine: MachineMeter) -> dict[int, _Ceiling]:
-    """Apply the ceiling to a report in which some second exceeds a link."""
-    result = {
-        block.instance: _Ceiling(list(column_values(block.up)), list(column_values(block.down)))
-        for block in report.instances
-    }
-    for second in range(report.start, report.start + report.count):
-        present = [
-            (result[block.instance], second - block.start)
-            for block in report.instances
-            if block.start <= second < block.start + block.count
-        ]
-        for name, link in (("up", machine.up_link), ("down", machine.down_link)):
-            attested = [getattr(one, name)[at] for one, at in present]
-            counted = capped(attested, link)
-            for (one, at), before, after in zip(present, attested, counted, strict=True):
-                getattr(one, name)[at] = after
-                one.excess[at] += before - after
-    return result
-
-
-def _pieces(meter: Meter, start: int, end: int) -> list[tuple[int, int, Segment]]:
-    """`[start, end)` cut at hours and at changes of terms."""
-    pieces = []
-    while start < end:
-        segment = meter.segment_at(start)
-        stop = min(end, (start // HOUR + 1) * HOUR)
-        for later in meter.segments:
-            if start < later.since < stop:
-                stop = later.since
-                break
-        pieces.append((start, stop, segment))
-        start = stop
-    return pieces
-
-
-def _outside_code(meter: Meter, start: int, end: int) -> tuple[str, int]:
-    """Why billable ticks from *start* lie outside every GPU interval, and up to which second."""
-    if start >= meter.destroyed:
-        return "after_destroy", end
-    end = min(end, meter.destroyed)
-    assigned = meter.assigned_at
-    if assigned is not None and start < assigned < end:
-        end = assigned
-    ended = [until for _, until, *_ in meter.intervals if until <= start]
-    if ended and (assigned is None or max(ended) >= assigned or start < assigned):
-        return "after_stop", end
-    return "before_start", end
