@@ -9,6 +9,8 @@ from typing import Any
 from adapters.simulation.world import World
 from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars
+from ledger.services.credit import LOCKED
+from ledger.services.questions.balances import trial_balance
 
 _METERS = ("gpu", "storage", "up", "down")
 
@@ -38,9 +40,11 @@ def _accounts(world: World) -> dict[str, Any]:
     balances, held, hosts = {}, {}, {}
     owners = {row[0] for row in world.connection.execute("SELECT DISTINCT host_id FROM machines")}
     for number, posted, charged, reserved, earned, fees in world.connection.execute(
-        "SELECT c.account_id, c.posted, coalesce(u.charged, 0), coalesce((SELECT sum(h.amount)"
+        "SELECT c.account_id, c.posted - coalesce((SELECT sum(l.amount)"  # noqa: S608 - constants
+        f" FROM ({LOCKED}) AS l WHERE l.account_id = c.account_id), 0),"
+        " coalesce(u.charged, 0), coalesce((SELECT sum(h.amount)"
         " FROM holds h WHERE h.account_id = c.account_id AND h.status = 'pending'"
-        " AND h.expires_at > %s), 0), coalesce(u.earned, 0), coalesce(u.fees, 0)"
+        " AND h.expires_at > %s), 0), c.payable + coalesce(u.earned, 0), coalesce(u.fees, 0)"
         " FROM account_credit c LEFT JOIN account_usage u USING (account_id)"
         " ORDER BY c.account_id",
         [world.now],
@@ -50,7 +54,11 @@ def _accounts(world: World) -> dict[str, Any]:
         held[name] = format_dollars(int(reserved))
         if number in owners:
             hosts[name] = format_dollars(int(earned - fees))
-    row = world.connection.execute("SELECT coalesce(sum(fees), 0) FROM account_usage").fetchone()
+    row = world.connection.execute(
+        "SELECT (SELECT coalesce(sum(fees), 0) FROM account_usage) + (SELECT coalesce(sum("
+        "CASE WHEN credit = 'platform_fee' THEN amount ELSE -amount END), 0) FROM movements"
+        " WHERE 'platform_fee' IN (credit, debit))"
+    ).fetchone()
     assert row is not None
     return {
         "balances": balances,
@@ -153,22 +161,23 @@ def _notices(world: World) -> dict[str, list[str]]:
 
 
 def _trial_balance(world: World) -> str:
-    """Debits minus credits over all ledger accounts; usage posts charge = host's share + fee."""
-    row = world.connection.execute(
-        "SELECT coalesce(sum(charged), 0) - coalesce(sum(earned - fees), 0)"
-        " - coalesce(sum(fees), 0) FROM account_usage"
-    ).fetchone()
-    posted = world.connection.execute(
-        "SELECT (SELECT coalesce(sum(posted), 0) FROM account_credit)"
-        " - (SELECT coalesce(sum(amount), 0) FROM movements WHERE credit = 'renter_credit')"
-        " + (SELECT coalesce(sum(amount), 0) FROM movements WHERE debit = 'renter_credit')"
-    ).fetchone()
-    hours = world.connection.execute(
-        "SELECT (SELECT coalesce(sum(charged), 0) FROM account_usage)"
-        " - (SELECT coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge), 0)"
-        "    FROM usage_hours)"
-    ).fetchone()
-    assert row is not None
-    assert posted is not None
-    assert hours is not None
-    return format_dollars(abs(int(row[0])) + abs(int(posted[0])) + abs(int(hours[0])))
+    """Debits minus credits over all ledger accounts, and what accounts hold beside their rows."""
+    rows = trial_balance(world.connection)
+    off = abs(sum(row.debit for row in rows) - sum(row.credit for row in rows))
+    books = {row.ledger_account: row.credit - row.debit for row in rows}
+    kept = world.connection.execute(_KEPT).fetchone()
+    assert kept is not None
+    credit, locked, payable = (int(amount) for amount in kept)
+    off += abs(books.get("renter_credit", 0) - credit)
+    off += abs(books.get("reserved_deposit", 0) - locked)
+    off += abs(books.get("host_payable", 0) - payable)
+    return format_dollars(off)
+
+
+_KEPT = f"""
+SELECT (SELECT sum(posted) FROM account_credit)
+       - (SELECT coalesce(sum(charged), 0) FROM account_usage) - locked.amount, locked.amount,
+       (SELECT sum(payable) FROM account_credit)
+       + (SELECT coalesce(sum(earned - fees), 0) FROM account_usage)
+FROM (SELECT coalesce(sum(amount), 0) AS amount FROM ({LOCKED}) AS one) AS locked
+"""  # noqa: S608 - constants

@@ -27,7 +27,7 @@ from ledger.domain.ids import month_start
 from ledger.domain.money import format_dollars, parse_dollars
 from ledger.domain.usage import MAX_WINDOW_SECONDS
 from ledger.errors import RejectedError
-from ledger.services import accounts, invoicing, machines, policies, rentals
+from ledger.services import accounts, invoicing, listings, policies, rentals
 from ledger.services.ledger import Policy
 
 ORIGIN: Final = 1_767_225_600
@@ -232,10 +232,10 @@ class _Replay:
                 accounts.deposit(unit, account, CREDIT, "credit")
             for node in self._nodes:
                 machine = world.add_machine(unit, world.names[f"host-{node.model}"], _spec(node))
-                machines.list_machine(
+                listings.list_machine(
                     unit,
                     machine,
-                    machines.Prices(
+                    listings.Prices(
                         parse_dollars(GPU_HOUR[node.model]), parse_dollars(STORAGE_GB_MONTH)
                     ),
                 )

@@ -212,7 +212,7 @@ class World:
         policy = read_policy(self.connection)
         stop = far
         for account, credit in read_credit(self.connection, rates).items():
-            burn, scale = credit.burn_per_hour()
+            burn, scale = credit.burn_per_hour(self.now)
             per_second = rates[account] + burn // scale // 3_600 + 1
             limit = self.connection.execute(
                 "SELECT CASE WHEN exhausted_at IS NULL THEN 0 ELSE debt_limit END"

@@ -16,7 +16,14 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from ledger.domain.events import AnyFact, Fact, InstanceFact, PolicyAdopted, topic_of
+from ledger.domain.events import (
+    AnyFact,
+    Compensation,
+    Fact,
+    InstanceFact,
+    PolicyAdopted,
+    topic_of,
+)
 from ledger.domain.ids import instance_stream
 from ledger.domain.instance import Instance, fold
 from ledger.errors import (
@@ -28,7 +35,7 @@ from ledger.errors import (
     RejectedError,
 )
 from ledger.projections import facts
-from ledger.projections.usage_page import CREDIT_LOCK
+from ledger.projections.usage.page import CREDIT_LOCK
 from ledger.store.codec import decode_fact, encode_fact
 from ledger.store.database import Connection, Database, translating
 from ledger.store.log import LogTransaction, Row, appending, ensure_partitions, read_stream
@@ -76,6 +83,10 @@ class Policy:
     late_usage_seconds: int
     admission: bool
     offline_after_seconds: int | None
+    admit_waiting_bids: bool = False
+    displacement_margin: int = 0
+    compensation: Compensation = "none"
+    secure_requires_iso: bool = False
 
 
 DEFAULT_POLICY = Policy(1, 1500, 259_200, admission=True, offline_after_seconds=60)
@@ -168,10 +179,16 @@ def load_instance(connection: Connection, instance_id: int) -> Instance:
 def read_policy(connection: Connection) -> Policy:
     """The rules in force; the defaults before any were adopted."""
     row = connection.execute(
-        "SELECT version, fee_bp, late_usage_seconds, admission, offline_after_seconds"
+        "SELECT version, fee_bp, late_usage_seconds, admission, offline_after_seconds,"
+        " admit_waiting_bids, displacement_margin, compensation, secure_requires_iso"
         " FROM policies ORDER BY version DESC LIMIT 1"
     ).fetchone()
-    return DEFAULT_POLICY if row is None else Policy(*row)
+    if row is None:
+        return DEFAULT_POLICY
+    version, fee_bp, late, admission, silence, waiting, margin, compensation, iso = row
+    return Policy(
+        version, fee_bp, late, admission, silence, waiting, int(margin), compensation, iso
+    )
 
 
 class Ledger:
@@ -237,6 +254,10 @@ class Ledger:
                     late_usage_seconds=adopted.late_usage_seconds,
                     admission=adopted.admission,
                     offline_after_seconds=adopted.offline_after_seconds,
+                    admit_waiting_bids=adopted.admit_waiting_bids,
+                    displacement_margin=adopted.displacement_margin,
+                    compensation=adopted.compensation,
+                    secure_requires_iso=adopted.secure_requires_iso,
                     adopted_at=unit.now,
                 ),
             )

@@ -11,8 +11,8 @@ from ledger.domain.events import AgentEpochOpened, Fact, MachineBooted
 from ledger.domain.ids import instance_stream, machine_stream
 from ledger.domain.instance import ChangeBoot, Observe, decide
 from ledger.errors import NotFoundError
+from ledger.services.allocation import settle
 from ledger.services.machines import require_machine
-from ledger.services.rentals import settle
 
 if TYPE_CHECKING:
     from ledger.domain.usage import UsageReport

@@ -19,6 +19,7 @@ from ledger.domain.ids import usage_stream
 from ledger.errors import UnavailableError
 from tests.e2e.serving import HostMachine, Serving
 
+_ANSWER_SECONDS: Final = 20
 _STORED: Final = frozenset({"accepted", "duplicate"})
 _DAYS_AGO: Final = 20 * 86_400
 _SECONDS: Final = 60
@@ -148,11 +149,22 @@ class Flood:
         """
         for first in range(0, len(self.sealed), 100):
             chunk = self.sealed[first : first + 100]
-            for sealed, answer in zip(chunk, self._client.post(chunk).reports, strict=True):
+            for sealed, answer in zip(chunk, self._post_until_answered(chunk).reports, strict=True):
                 known = self.stored.get(sealed.seq)
                 expected = {"duplicate"} if known is not None else _STORED
                 assert answer.status in expected, (sealed.seq, known, answer)
                 self.stored.setdefault(sealed.seq, answer)
+
+    def _post_until_answered(self, chunk: list[SealedReport]) -> UsageAnswer:
+        """Post as a host does: again, while a worker whose parent was killed may still go away."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while True:
+            try:
+                return self._client.post(chunk)
+            except UnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def close(self) -> None:
         """Close the connections."""

@@ -12,7 +12,7 @@ from ledger.domain.events import MachineSpec
 from ledger.domain.usage import InstanceBlock, Observation, TickState
 from ledger.projections.rebuild import RebuildResult, check
 from ledger.projections.runner import UsageRunner
-from ledger.services import accounts, machines, rentals
+from ledger.services import accounts, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.database import Database
@@ -78,7 +78,7 @@ class Market:
             token = machines.offer_enrolment(unit, machine)
             uuids = [f"GPU-{machine}-{slot}" for slot in range(gpus)]
             machines.enrol(unit, token, identity.public_key_hex, uuids)
-            machines.list_machine(unit, machine, machines.Prices(gpu_hour, storage, up, down))
+            listings.list_machine(unit, machine, listings.Prices(gpu_hour, storage, up, down))
         self.chains[machine] = ReportChain(
             machine, identity, boot_id="boot-1", epoch=f"{machine:032x}"
         )

@@ -1,0 +1,8 @@
+"""The steps of scenarios, one module per part of the business; each step says its own keys."""
+
+from __future__ import annotations
+
+from adapters.simulation.steps import accounts, hosts, machines, proof, rentals
+from adapters.simulation.steps.registry import STEPS
+
+__all__ = ["STEPS", "accounts", "hosts", "machines", "proof", "rentals"]
