@@ -124,20 +124,29 @@ def standing(unit: Unit, instance: Instance) -> tuple[int, int]:
     """
     assert instance.reservation is not None
     reservation = instance.reservation
-    row = unit.connection.execute(
-        "SELECT r.rate, r.base_rate, coalesce(s.gpu_quantity, 0),"
-        " coalesce(s.reserved_idle_quantity, 0) FROM reservations r"
-        " LEFT JOIN rate_segments s USING (instance_id, terms_no)"
-        " WHERE r.instance_id = %s AND r.reservation_no = %s",
-        [instance.instance_id, reservation.number],
-    ).fetchone()
-    assert row is not None
-    rate, base, ran, idle = (int(value) for value in row)
-    pending_ran, pending_idle = _pending(unit, instance)
-    ran, idle = ran + pending_ran, idle + pending_idle
-    consumed = rate * ran // 3_600 + rate * idle // 3_600
-    received = reserved.discount_received(base, rate, ran + idle)
+    received = 0
+    consumed = 0
+    for number, rate, base, ran, idle in unit.connection.execute(
+        _CHAIN, [instance.instance_id, instance.instance_id]
+    ).fetchall():
+        if number == reservation.number:
+            pending_ran, pending_idle = _pending(unit, instance)
+            ran, idle = int(ran) + pending_ran, int(idle) + pending_idle  # noqa: PLW2901 - added up
+            consumed = reserved.consumed(int(rate), ran) + reserved.consumed(int(rate), idle)
+        received += reserved.discount_received(int(base), int(rate), int(ran) + int(idle))
     return max(reservation.deposit - consumed, 0), received
+
+
+_CHAIN: Final = """
+SELECT r.reservation_no, r.rate, r.base_rate, coalesce(s.gpu_quantity, 0),
+       coalesce(s.reserved_idle_quantity, 0)
+FROM reservations r LEFT JOIN rate_segments s USING (instance_id, terms_no)
+WHERE r.instance_id = %s AND r.reservation_no > coalesce((
+    SELECT max(e.reservation_no) FROM reservations e
+    WHERE e.instance_id = %s AND e.ended_at IS NOT NULL AND e.reason <> 'replaced'), 0)
+ORDER BY r.reservation_no
+"""
+"""The running reservation and those that it replaced: topping up forgets no discount."""
 
 
 def _pending(unit: Unit, instance: Instance) -> tuple[int, int]:

@@ -22,6 +22,8 @@ from ledger.projections.facts.contracts import contract_changes
 from ledger.projections.facts.instances import instance_changes
 from ledger.projections.facts.machines import machine_changes
 from ledger.projections.facts.market import REFRESH, REFRESH_OF_INSTANCE, offer_changes, refresh
+from ledger.projections.facts.operations import operation_changes
+from ledger.projections.facts.webhooks import webhook_changes
 
 if TYPE_CHECKING:
     from ledger.store.database import Connection
@@ -107,7 +109,9 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.OfferFact, offer_changes),
     (e.LifeFact, instance_changes),
     (e.ContractFact, contract_changes),
+    (e.OperationFact, operation_changes),
     (e.UsageFact, _nothing),
+    (e.WebhookFact, webhook_changes),
 )
 """Who folds what: each group of the catalogue with its function."""
 _FOLDS: Final[dict[type[e.Fact], _Fold]] = {

@@ -67,11 +67,14 @@ def refresh(
     connection.execute(_REWRITE, [ids])
 
 
-_FROM_DETAILS: Final = (
-    "cuda", "driver", "driver_number", "compute_capability", "cpu_name", "cpu_ghz", "architecture",
-    "avx", "disk_name", "disk_mb_s", "pcie_gen", "pcie_gb_s", "nvlink_gb_s", "gpu_memory_gb_s",
-    "gpu_power_w", "ports", "static_ip", "os_version", "mainboard",
-)  # fmt: skip
+_BOOKABLE: Final = "(m.offline_since IS NULL AND NOT s.stopped_for_maintenance)"
+_WORTH: Final = "s.score * f.gpus * s.lower_bound * 1e9 / nullif({cost}, 0)::float8"
+_COSTS: Final = {
+    "on_demand": "(l.gpu_rate_per_gpu * f.gpus)",
+    "interruptible": "b.amount",
+    # A term of one month: half of the host's largest discount (`ledger.domain.reserved`).
+    "reserved": "div(l.gpu_rate_per_gpu * f.gpus * (20000 - l.reserved_discount_max_bp), 20000)",
+}
 _COLUMNS: Final[dict[str, str]] = {
     "offer_id": "f.offer_id",
     "machine_id": "f.machine_id",
@@ -79,7 +82,6 @@ _COLUMNS: Final[dict[str, str]] = {
     "listing_id": "f.listing_id",
     "gpus": "f.gpus",
     "machine_gpus": "healthy.gpus",
-    "committed_gpus": "m.committed_gpus",
     "gpu_name": "m.gpu_name",
     "gpu_ram_gb": "m.gpu_ram_gb",
     "cpu_cores": "m.cpu_cores * f.gpus / m.gpus",
@@ -87,20 +89,18 @@ _COLUMNS: Final[dict[str, str]] = {
     "disk_gb": "least(m.disk_gb::bigint * f.gpus / m.gpus, m.disk_gb - alive.disk_gb)",
     "up_mbps": "m.up_mbps",
     "down_mbps": "m.down_mbps",
-    "gpu_rate": "l.gpu_rate_per_gpu * f.gpus",
-    # A term of one month: half of the host's largest discount (`ledger.domain.reserved`).
-    "reserved_rate": "div(l.gpu_rate_per_gpu * f.gpus"
-    " * (20000 - l.reserved_discount_max_bp), 20000)",
+    "gpu_rate": _COSTS["on_demand"],
+    "reserved_rate": _COSTS["reserved"],
     "storage_rate": "l.storage_rate",
     "up_rate": "l.up_rate",
     "down_rate": "l.down_rate",
     "floor": "l.min_bid_per_gpu",
-    "min_bid": "b.amount",
+    "min_bid": _COSTS["interruptible"],
     "reserved_discount_max_bp": "l.reserved_discount_max_bp",
     "until": "l.until",
     "opened_at": "f.opened_at",
-    "online": "m.offline_since IS NULL",
-    "stopped_for_maintenance": "s.stopped_for_maintenance",
+    "bookable": _BOOKABLE,
+    "rentable": f"{_BOOKABLE} AND f.gpus <= healthy.gpus - m.committed_gpus",
     "verification": "s.verification",
     "secure": "s.secure",
     "reliability": "s.reliability",
@@ -108,7 +108,13 @@ _COLUMNS: Final[dict[str, str]] = {
     "lower_bound": "s.lower_bound",
     "score": "s.score * f.gpus",
     "country": "s.country",
-    **{name: f"d.{name}" for name in _FROM_DETAILS},
+    "cuda": "d.cuda",
+    "ports": "d.ports",
+    "static_ip": "d.static_ip",
+    "nvlink_gb_s": "d.nvlink_gb_s",
+    "storage_cost": "l.storage_rate::float8",
+    **{f"{kind}_cost": f"{cost}::float8" for kind, cost in _COSTS.items()},
+    **{f"{kind}_worth": _WORTH.format(cost=cost) for kind, cost in _COSTS.items()},
 }
 _REWRITE: Final = (
     f"INSERT INTO open_offers ({', '.join(_COLUMNS)})"  # noqa: S608 - constants of this module

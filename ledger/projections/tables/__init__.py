@@ -10,7 +10,15 @@ from typing import Final
 
 from sqlalchemy import Table
 
-from ledger.projections.tables import accounts, instances, machines, market, usage
+from ledger.projections.tables import (
+    accounts,
+    instances,
+    machines,
+    market,
+    operations,
+    usage,
+    webhooks,
+)
 from ledger.projections.tables.base import FACTS, USAGE, metadata
 
 __all__ = [
@@ -22,8 +30,10 @@ __all__ = [
     "machines",
     "market",
     "metadata",
+    "operations",
     "tables_of",
     "usage",
+    "webhooks",
 ]
 
 GENERATION: Final = 2

@@ -17,6 +17,8 @@ from sqlalchemy import (
 
 from ledger.projections.tables.base import FACTS, big, maybe, money, string, table
 
+KINDS = ("on_demand", "interruptible", "reserved")
+
 offers = table(
     "offers",
     FACTS,
@@ -47,7 +49,6 @@ open_offers = table(
     big("listing_id"),
     Column("gpus", Integer, nullable=False),
     Column("machine_gpus", Integer, nullable=False),
-    Column("committed_gpus", Integer, nullable=False),
     string("gpu_name"),
     Column("gpu_ram_gb", Integer, nullable=False),
     Column("cpu_cores", Integer, nullable=False),
@@ -65,8 +66,8 @@ open_offers = table(
     Column("reserved_discount_max_bp", Integer, nullable=False),
     maybe("until"),
     big("opened_at"),
-    Column("online", Boolean, nullable=False),
-    Column("stopped_for_maintenance", Boolean, nullable=False),
+    Column("bookable", Boolean, nullable=False),
+    Column("rentable", Boolean, nullable=False),
     string("verification"),
     Column("secure", Boolean, nullable=False),
     Column("reliability", Double, nullable=True),
@@ -75,30 +76,32 @@ open_offers = table(
     Column("score", Double, nullable=True),
     string("country", nullable=True),
     Column("cuda", Double, nullable=True),
-    Column("driver", Text, nullable=True),
-    Column("driver_number", BigInteger, nullable=True),
-    Column("compute_capability", Integer, nullable=True),
-    Column("cpu_name", Text, nullable=True),
-    Column("cpu_ghz", Double, nullable=True),
-    Column("architecture", Text, nullable=True),
-    Column("avx", Boolean, nullable=True),
-    Column("disk_name", Text, nullable=True),
-    Column("disk_mb_s", BigInteger, nullable=True),
-    Column("pcie_gen", Integer, nullable=True),
-    Column("pcie_gb_s", Double, nullable=True),
-    Column("nvlink_gb_s", Double, nullable=True),
-    Column("gpu_memory_gb_s", Double, nullable=True),
-    Column("gpu_power_w", Integer, nullable=True),
     Column("ports", Integer, nullable=True),
     Column("static_ip", Boolean, nullable=True),
-    Column("os_version", Text, nullable=True),
-    Column("mainboard", Text, nullable=True),
+    Column("nvlink_gb_s", Double, nullable=True),
+    Column("storage_cost", Double, nullable=False),
+    *(Column(f"{kind}_cost", Double, nullable=True) for kind in KINDS),
+    *(Column(f"{kind}_worth", Double, nullable=True) for kind in KINDS),
     Index("open_offers_machine", "machine_id"),
+    Index("open_offers_gpu", "gpu_name", "gpus"),
+    *(
+        Index(f"open_offers_{name}", text(f"{name} DESC NULLS LAST"))
+        for name in (
+            *("gpus", "gpu_ram_gb", "cpu_cores", "ram_gb", "disk_gb", "up_mbps", "down_mbps"),
+            *("reliability", "lower_bound", "score", "cuda", "ports", "nvlink_gb_s"),
+        )
+    ),
+    *(Index(f"open_offers_{kind}_cost", f"{kind}_cost") for kind in KINDS),
+    *(Index(f"open_offers_{kind}_worth", f"{kind}_worth") for kind in KINDS),
     fillfactor=70,
 )
 """Sizes in GB of the slice (`gpu_ram_gb` per GPU), links in Mbit/s, rates in nanos for the slice.
 
-Rewritten from the tables around it whenever one of them changes for this machine."""
+Rewritten from the tables around it whenever one of them changes for this machine. `…_cost` are the
+rates as floats and `…_worth` the score per dollar without a disk: what the search sorts by, never
+what anybody pays. `bookable`: nothing but its tenants keeps the machine from being rented;
+`rentable`: an on-demand renter would get the slice now.
+"""
 machine_details = table(
     "machine_details",
     FACTS,
