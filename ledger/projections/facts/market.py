@@ -67,7 +67,9 @@ def refresh(
     connection.execute(_REWRITE, [ids])
 
 
-_BOOKABLE: Final = "(m.offline_since IS NULL AND NOT s.stopped_for_maintenance)"
+_BOOKABLE: Final = (
+    "(m.offline_since IS NULL AND NOT s.stopped_for_maintenance AND NOT s.below_bars)"
+)
 _WORTH: Final = "s.score * f.gpus * s.lower_bound * 1e9 / nullif({cost}, 0)::float8"
 _COSTS: Final = {
     "on_demand": "(l.gpu_rate_per_gpu * f.gpus)",
@@ -102,6 +104,7 @@ _COLUMNS: Final[dict[str, str]] = {
     "bookable": _BOOKABLE,
     "rentable": f"{_BOOKABLE} AND f.gpus <= healthy.gpus - m.committed_gpus",
     "verification": "s.verification",
+    "verified": "s.verification = 'verified'",
     "secure": "s.secure",
     "reliability": "s.reliability",
     "checks": "s.checks",
@@ -124,7 +127,10 @@ _REWRITE: Final = (
     " LEFT JOIN machine_details d ON d.machine_id = f.machine_id"
     " LEFT JOIN smallest_bids b ON b.machine_id = f.machine_id AND b.gpus = f.gpus"
     " CROSS JOIN LATERAL (SELECT count(*)::int AS gpus FROM gpus g"
-    "  WHERE g.machine_id = f.machine_id AND g.healthy) healthy"
+    "  WHERE g.machine_id = f.machine_id AND g.healthy"
+    "  AND (NOT EXISTS (SELECT 1 FROM gpu_suspects x WHERE x.gpu_uuid = g.gpu_uuid)"
+    "   OR EXISTS (SELECT 1 FROM gpu_assignments a WHERE a.machine_id = g.machine_id"
+    "    AND a.slot = g.slot AND upper_inf(a.during)))) healthy"
     " CROSS JOIN LATERAL (SELECT div(coalesce(sum(i.disk_bytes), 0), 1000000000)::bigint AS disk_gb"
     "  FROM instances i WHERE i.machine_id = f.machine_id AND i.destroyed_at IS NULL) alive"
     " WHERE f.machine_id = ANY(%s) AND f.closed_at IS NULL"

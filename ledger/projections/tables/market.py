@@ -47,15 +47,37 @@ open_offers = table(
     big("machine_id"),
     big("host_id"),
     big("listing_id"),
+    big("opened_at"),
+    big("disk_gb"),
+    Column("on_demand_cost", Double, nullable=False),
+    Column("reserved_cost", Double, nullable=False),
+    Column("storage_cost", Double, nullable=False),
+    Column("lower_bound", Double, nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("machine_gpus", Integer, nullable=False),
-    string("gpu_name"),
     Column("gpu_ram_gb", Integer, nullable=False),
     Column("cpu_cores", Integer, nullable=False),
     Column("ram_gb", Integer, nullable=False),
-    big("disk_gb"),
     Column("up_mbps", Integer, nullable=False),
     Column("down_mbps", Integer, nullable=False),
+    Column("checks", Integer, nullable=False),
+    Column("reserved_discount_max_bp", Integer, nullable=False),
+    Column("rentable", Boolean, nullable=False),
+    Column("bookable", Boolean, nullable=False),
+    Column("verified", Boolean, nullable=False),
+    Column("secure", Boolean, nullable=False),
+    maybe("until"),
+    Column("interruptible_cost", Double, nullable=True),
+    *(Column(f"{kind}_worth", Double, nullable=True) for kind in KINDS),
+    Column("reliability", Double, nullable=True),
+    Column("score", Double, nullable=True),
+    Column("cuda", Double, nullable=True),
+    Column("nvlink_gb_s", Double, nullable=True),
+    Column("ports", Integer, nullable=True),
+    Column("static_ip", Boolean, nullable=True),
+    string("gpu_name"),
+    string("country", nullable=True),
+    string("verification"),
     money("gpu_rate"),
     money("reserved_rate"),
     money("storage_rate"),
@@ -63,25 +85,6 @@ open_offers = table(
     money("down_rate"),
     Column("floor", Numeric(38, 0), nullable=True),
     Column("min_bid", Numeric(38, 0), nullable=True),
-    Column("reserved_discount_max_bp", Integer, nullable=False),
-    maybe("until"),
-    big("opened_at"),
-    Column("bookable", Boolean, nullable=False),
-    Column("rentable", Boolean, nullable=False),
-    string("verification"),
-    Column("secure", Boolean, nullable=False),
-    Column("reliability", Double, nullable=True),
-    Column("checks", Integer, nullable=False),
-    Column("lower_bound", Double, nullable=False),
-    Column("score", Double, nullable=True),
-    string("country", nullable=True),
-    Column("cuda", Double, nullable=True),
-    Column("ports", Integer, nullable=True),
-    Column("static_ip", Boolean, nullable=True),
-    Column("nvlink_gb_s", Double, nullable=True),
-    Column("storage_cost", Double, nullable=False),
-    *(Column(f"{kind}_cost", Double, nullable=True) for kind in KINDS),
-    *(Column(f"{kind}_worth", Double, nullable=True) for kind in KINDS),
     Index("open_offers_machine", "machine_id"),
     Index("open_offers_gpu", "gpu_name", "gpus"),
     *(
@@ -99,7 +102,7 @@ open_offers = table(
 
 Rewritten from the tables around it whenever one of them changes for this machine. `…_cost` are the
 rates as floats and `…_worth` the score per dollar without a disk: what the search sorts by, never
-what anybody pays. `bookable`: nothing but its tenants keeps the machine from being rented;
+what anybody pays. Columns that every search looks at come first, as a row is read from its left. `bookable`: nothing but its tenants keeps the machine from being rented;
 `rentable`: an on-demand renter would get the slice now.
 """
 machine_details = table(
@@ -134,6 +137,7 @@ machine_standing = table(
     string("verification"),
     Column("secure", Boolean, nullable=False, server_default=text("false")),
     Column("stopped_for_maintenance", Boolean, nullable=False, server_default=text("false")),
+    Column("below_bars", Boolean, nullable=False, server_default=text("false")),
     Column("reliability", Double, nullable=True),
     Column("checks", Integer, nullable=False, server_default=text("0")),
     Column("lower_bound", Double, nullable=False, server_default=text("0")),
@@ -142,4 +146,4 @@ machine_standing = table(
     maybe("changed_at"),
     fillfactor=70,
 )
-"""What is thought of a machine: its verification, rating, tier and score."""
+"""What is thought of a machine: its verification, rating, tier and score (of one GPU)."""

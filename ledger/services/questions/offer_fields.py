@@ -36,6 +36,8 @@ class Field(NamedTuple):
     about: str
     in_details: bool = False
     """It stands in the machine's inventory, not in the search's own row."""
+    bound: str | None = None
+    """A column that is no greater than a price, or no less than what a dollar buys, on any row."""
 
 
 def fields(kind: SearchKind) -> dict[str, Field]:
@@ -44,12 +46,15 @@ def fields(kind: SearchKind) -> dict[str, Field]:
     total = f"({base} + {STORAGE})"
     return {
         **_FIELDS,
-        "dph_base": Field(base, "dollars", "GPU price of the slice per hour"),
-        "dph_total": Field(total, "dollars", "with the requested disk; never with traffic"),
+        "dph_base": Field(base, "dollars", "GPU price of the slice per hour", bound=base),
+        "dph_total": Field(
+            total, "dollars", "with the requested disk; never with traffic", bound=base
+        ),
         "score_per_dollar": Field(
             f"(o.score * o.lower_bound * 1e9 / nullif({total}, 0))",
             "number",
             "score_effective / dph_total: the default order",
+            bound=f"o.{kind}_worth",
         ),
     }
 
@@ -87,7 +92,7 @@ _FIELDS: Final[dict[str, Field]] = {
         "(o.score * o.lower_bound)", "number", "score × reliability_lower_bound"
     ),
     "verification": Field("o.verification", "text", "verified, unverified or deverified"),
-    "verified": Field("(o.verification = 'verified')", "flag", "true when it is"),
+    "verified": Field("o.verified", "flag", "true when it is"),
     "secure": Field("o.secure", "flag", "secure tier: certified facility and host"),
     "rentable": Field("o.rentable", "flag", "an on-demand renter would get it now"),
     "country": Field("o.country", "text", "two letters"),

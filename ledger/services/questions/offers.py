@@ -168,9 +168,10 @@ def offer(
 class _Query:
     """One search as SQL: the sort keys and the id of each row, in order, one row more than asked.
 
-    The first part walks an index in the order of a bound that no row's key can beat. When it filled
-    its page, the second part looks again at every row whose bound is as good as the page's worst;
-    otherwise all rows with a bound are found, and those without one follow.
+    It first walks an index in the order of a bound that no row's key can beat, a few thousand rows
+    far. Where that fills the page, only rows whose bound is as good as the page's worst key can
+    belong to it, and they are all looked at; where it does not, few rows match, and all of those
+    are.
     """
 
     def __init__(self, wish: Search, now: int) -> None:
@@ -200,7 +201,7 @@ class _Query:
         )
         details = " LEFT JOIN machine_details d USING (machine_id)" if self._details else ""
         self._from = f"FROM open_offers o{details}"
-        self.sql = self._walked(wish) or self._plain()
+        self.sql = self._walked(*wish.order[0]) if wish.order else self._plain()
 
     def _field(self, name: str) -> Field:
         field = self._fields.get(name)
@@ -219,7 +220,7 @@ class _Query:
         elif wish.rentable_only:
             found.append("o.rentable")
         if wish.verified_only:
-            found.append("o.verification = 'verified'")
+            found.append("o.verified")
         if sum(map(len, wish.filters.values())) > _MAX_FILTERS:
             raise RejectedError("invalid_args", f"a search has at most {_MAX_FILTERS} conditions")
         for name, conditions in wish.filters.items():
@@ -233,6 +234,11 @@ class _Query:
                 sign = OPERATORS[operator]
                 mark = f"(%({key})s)" if operator in {"in", "notin"} else f" %({key})s"
                 found.append(f"{field.sql} {sign}{mark}")
+                rises = field.bound is not None and field.bound.endswith("_worth")
+                if field.bound is not None and operator in (
+                    {"gt", "gte"} if rises else {"lt", "lte"}
+                ):
+                    found.append(f"{field.bound} {sign}{mark}")  # implied, and indexed
         return found
 
     def _after(self, order: Sequence[tuple[Field, Direction]], after: Sequence[Any]) -> str:
@@ -258,34 +264,47 @@ class _Query:
     def _plain(self) -> str:
         keys = ", ".join([*self._keys, "o.offer_id"])
         return (
-            f"SELECT {keys} {self._from} WHERE {self._where} ORDER BY {self._sorts} LIMIT %(limit)s"
+            f"SELECT {keys} {self._from} WHERE {self._where}"
+            f" ORDER BY {self._sorts} LIMIT %(limit)s"
         )
 
-    def _walked(self, wish: Search) -> str | None:
-        """The search by an index, where its first key is a price or what a dollar buys."""
-        if not wish.order:
-            return None
-        name, way = wish.order[0]
-        if (name, way) == ("dph_total", "asc"):
-            bound, sign, worst, end = f"o.{wish.kind}_cost", "<=", "max", "infinity"
-        elif (name, way) == ("score_per_dollar", "desc"):
-            bound, sign, worst, end = f"o.{wish.kind}_worth", ">=", "min", "-infinity"
-        else:
-            return None
+    def _walked(self, name: str, way: Direction) -> str:
+        field = self._fields[name]
+        bound = field.bound or field.sql
+        rises = bound.endswith("_worth")
+        if field.bound is None and (way == "asc" or field.sql not in _WALKED):
+            return self._plain()
+        if field.bound is not None and rises != (way == "desc"):
+            return self._plain()
+        sign, worst, end = ("<=", "max", "infinity") if way == "asc" else (">=", "min", "-infinity")
+        nulls = " NULLS LAST" if field.bound is None else ""
         keys = ", ".join([*self._keys, "o.offer_id"])
         return (
-            f"WITH first AS MATERIALIZED (SELECT {keys} {self._from} WHERE {self._where}"  # noqa: S608 - own names only
-            f" AND {bound} IS NOT NULL ORDER BY {bound} {way.upper()} LIMIT %(limit)s),"
+            f"WITH near AS MATERIALIZED (SELECT * FROM open_offers o WHERE {bound} IS NOT NULL"  # noqa: S608 - own names only
+            f" ORDER BY {bound} {way.upper()}{nulls} LIMIT {_WALK}),"
+            f" first AS MATERIALIZED (SELECT {keys}"
+            f" {self._from.replace('open_offers', 'near', 1)} WHERE {self._where}"
+            f" ORDER BY {bound} {way.upper()} LIMIT %(limit)s),"
             f" filled AS MATERIALIZED (SELECT count(*) = %(limit)s AS is_full, {worst}(k0) AS worst"
             " FROM first),"
             f" chosen AS (SELECT {keys} {self._from} WHERE (SELECT is_full FROM filled)"
             f" AND {self._where} AND {bound} {sign}"
             f" (SELECT coalesce(worst, '{end}') FROM filled)"
-            " UNION ALL SELECT * FROM first WHERE NOT (SELECT is_full FROM filled)"
             f" UNION ALL SELECT {keys} {self._from} WHERE NOT (SELECT is_full FROM filled)"
-            f" AND {self._where} AND {bound} IS NULL)"
+            f" AND {self._where})"
             f" SELECT * FROM chosen ORDER BY {self._by_alias} LIMIT %(limit)s"
         )
+
+
+_WALK: Final = 2_000
+_WALKED: Final = frozenset(
+    f"o.{name}"
+    for name in (
+        *("gpus", "gpu_ram_gb", "cpu_cores", "ram_gb", "disk_gb", "up_mbps", "down_mbps"),
+        *("reliability", "lower_bound", "score", "cuda", "ports", "nvlink_gb_s"),
+    )
+)
+"""Columns with an index from the highest down (`ledger.projections.tables.market`)."""
 
 
 # --- what is shown --------------------------------------------------------------------------------
