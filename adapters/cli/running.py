@@ -104,9 +104,9 @@ def trace(
 ) -> int:
     """Bill a cluster's trace second by second, as fast as it can.
 
-    Examples:
-        gpuledger trace nodes.csv pods.csv --start 12000000 --seconds 86400
-        gpuledger trace nodes.csv pods.csv --interruptible --nodes 4 --min-gpus 8
+    With --interruptible on a small cluster (--nodes, --min-gpus), displacement really happens.
+
+    Example: gpuledger trace nodes.csv pods.csv --interruptible --nodes 4 --min-gpus 8
     """
     from adapters.simulation.trace import run
 

@@ -19,7 +19,11 @@ from adapters.simulation.world import World
 from ledger.errors import LedgerError
 from ledger.services.ledger import Policy
 
-_MONEY: Final = {"balances", "held", "charges", "hosts", "platform", "invoices", "trial_balance"}
+_MONEY: Final = {
+    "balances", "held", "charges", "hosts", "platform", "invoices", "min_bid",
+    "trial_balance",
+    "reliability",  # A share and no money; it is compared as a number too, however it is written.
+}  # fmt: skip
 
 
 class Difference(NamedTuple):
@@ -141,6 +145,7 @@ class _Run:
         self._outcome = outcome
         self.machines: dict[str, int] = {}
         self.instances: dict[str, int] = {}
+        self.disputes: dict[str, int] = {}
         self.boots = 1
         self._line = 1
 

@@ -79,14 +79,11 @@ class Scenario:
     expect: Located = field(default_factory=Located)
 
 
-NOT_BUILT: Final = {
-    "grant", "caps", "maintenance", "volume", "delete-volume", "checks", "dispute", "resolve",
-    "credit-note",
-}  # fmt: skip
+NOT_BUILT: Final = {"grant", "volume", "delete-volume"}
 _KEYS_NOT_BUILT: Final = {
-    "open-account": {"tax", "timezone", "billing", "anchor_day", "auto_top_up"},
+    "open-account": {"tax", "timezone", "billing", "anchor_day"},
 }
-_EXPECTATIONS_NOT_BUILT: Final = {"reliability", "min_bid", "offers", "documents"}
+_EXPECTATIONS_NOT_BUILT: Final = {"documents"}
 _SETTINGS: Final = {
     "platform_fee": "0.15",
     "report_seconds": 10,
@@ -169,7 +166,7 @@ class _Reading:
         if not isinstance(do, str) or do not in STEPS:
             hint = _meant(str(do), set(STEPS))
             raise self._fail(step.line, f"there is no step `{do}`{hint}")
-        required, optional, _ = STEPS[do]
+        required, optional, _, lasts = STEPS[do]
         for key in step:
             if key in _KEYS_NOT_BUILT.get(do, ()):
                 raise self._fail(step.lines[key], f"`{key}` of `{do}` is not built yet")
@@ -204,6 +201,8 @@ class _Reading:
             expected.lines = step.lines
             self.expectations(expected, step.line)
             values = {"expect": expected}
+        if lasts is not None:
+            self._second = at + lasts(values)
         return Step(number, step.line, at, do, values, refused)
 
     def _at(self, step: Located) -> int:

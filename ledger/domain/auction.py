@@ -8,16 +8,13 @@ Why the search is exact. Rule 3 compares two sets by total bid, then by the bids
 then by sorted seconds, then by sorted ids, a missing element counting as later than any value. Two
 such lists compare by how often they hold each value, smallest value first: the list that holds the
 first value in which they differ more often comes first. So every part of the comparison is a sum
-over the members, and one integer per bid holds all of them, its *worth*, from the left:
+over the members, and one integer per bid holds all of them, its *worth*:
 
-    the bid
-    1 if it holds GPUs
-    1 in the digit of its second, where earlier seconds are further left
-    1 in the bit of its id, where smaller ids are further left
+    bid | 1 if it holds GPUs | a digit per second, earliest left | a bit per id, smallest left
 
-The better of two sets is the one with the larger sum. One more bid, added to both, leaves their
-order as it was, and that is all a knapsack needs. No two sets have equal sums, and the rightmost
-bits of a sum name the members of its set.
+The better of two sets has the larger sum. One more bid, added to both, leaves their order as it
+was, and that is all a knapsack needs. No two sets have equal sums, and the bits on the right of a
+sum name the members of its set.
 """
 
 from __future__ import annotations
@@ -52,6 +49,10 @@ class Supply(NamedTuple):
     """Lowest bid per GPU, nanos per hour; None: the machine takes no bids."""
     margin: int = 0
     """Gain, nanos per hour, up to which bids displace no bids."""
+
+    def accepts(self, bid: Claim) -> bool:
+        """Whether *bid* reaches the floor, as one that waits must (rule 7)."""
+        return self.floor is not None and bid.bid >= self.floor * bid.gpus
 
 
 class Grant(NamedTuple):
@@ -90,21 +91,14 @@ def allocate(supply: Supply, claims: Sequence[Claim]) -> Decision:
     contest = _Contest(field.capacity, field.bids)
     winners = contest.winners(field.free, supply.margin)
     without_grants = contest.winners(field.capacity, supply.margin)
-
-    winning = [bid for bid in field.bids if bid.instance_id in winners]
     displaced = [
-        Displacement(
-            bid.instance_id,
-            "on_demand_arrival" if bid.instance_id in without_grants else "outbid",
-        )
+        Displacement(bid.instance_id, "on_demand_arrival" if bid in without_grants else "outbid")
         for bid in field.bids
-        if bid.slots and bid.instance_id not in winners
+        if bid.slots and bid not in winners
     ]
-    new = sorted(
-        [bid for bid in winning if not bid.slots],
-        key=lambda bid: (-bid.gpus, bid.instance_id),
-    )
-    free = set(supply.slots).difference(*[claim.slots for claim in field.kept + winning])
+    new = [bid for bid in winners if not bid.slots]
+    new.sort(key=lambda bid: (-bid.gpus, bid.instance_id))
+    free = set(supply.slots).difference(*[claim.slots for claim in field.kept + winners])
     grants = []
     for claim in field.admitted + new:
         slots = place(free, claim.gpus)
@@ -151,11 +145,7 @@ def bid_to_run(supply: Supply, claims: Sequence[Claim], instance_id: int) -> int
 
 
 def place(free_slots: Collection[int], gpus: int) -> tuple[int, ...]:
-    """The slots that *gpus* new GPUs take (rule 5).
-
-    The lowest free block of *gpus* slots that starts at a multiple of *gpus*, else the lowest free
-    slots.
-    """
+    """The lowest free block that starts at a multiple of *gpus*, else the lowest slots (rule 5)."""
     free = set(free_slots)
     for first in range(0, max(free, default=-1) + 1, gpus):
         block = range(first, first + gpus)
@@ -165,17 +155,15 @@ def place(free_slots: Collection[int], gpus: int) -> tuple[int, ...]:
 
 
 class _Field(NamedTuple):
-    """A machine after rule 1, and the bids that compete for what it leaves."""
+    """On demand that keeps its GPUs or gets some now, and the bids that compete for the rest."""
 
     kept: list[Claim]
-    """On demand and reserved that hold GPUs."""
     admitted: list[Claim]
-    """On demand and reserved that get some now, in request order."""
     bids: list[Claim]
     capacity: int
     """GPUs that the kept ones leave."""
     free: int
-    """GPUs that the kept and the admitted ones leave: F of rule 2."""
+    """GPUs that the admitted ones leave of them: F of rule 2."""
 
 
 def _line_up(supply: Supply, claims: Iterable[Claim]) -> _Field:
@@ -183,7 +171,8 @@ def _line_up(supply: Supply, claims: Iterable[Claim]) -> _Field:
     healthy = set(supply.slots)
     claims = [claim for claim in claims if healthy.issuperset(claim.slots)]
     for claim in claims:
-        assert claim.gpus >= 1 and claim.bid >= 0, claim
+        assert claim.gpus > 0, claim
+        assert claim.bid >= 0, claim
         assert len(claim.slots) in {0, claim.gpus}, claim
 
     kept = [claim for claim in claims if claim.slots and not claim.is_bid]
@@ -195,14 +184,8 @@ def _line_up(supply: Supply, claims: Iterable[Claim]) -> _Field:
             admitted.append(claim)
             free -= claim.gpus
 
-    bids = [
-        claim for claim in claims if claim.is_bid and (claim.slots or _reaches(supply.floor, claim))
-    ]
+    bids = [claim for claim in claims if claim.is_bid and (claim.slots or supply.accepts(claim))]
     return _Field(kept, admitted, bids, capacity, free)
-
-
-def _reaches(floor: int | None, bid: Claim) -> bool:
-    return floor is not None and bid.bid >= floor * bid.gpus
 
 
 class _Contest:
@@ -229,29 +212,25 @@ class _Contest:
             best = _with_one_more(best, bid.gpus, self._worth(bid))
         self._best = best
 
-    def winners(self, free: int, margin: int) -> set[int]:
-        """The ids of the set that runs on *free* GPUs (rules 3 and 4)."""
+    def winners(self, free: int, margin: int) -> list[Claim]:
+        """The bids that run on *free* GPUs (rules 3 and 4)."""
         chosen, calm = self._best[free], self._calm[free]
         if calm is not None and self._total(chosen) - self._total(calm) <= margin:
             chosen = calm
-        return {instance_id for instance_id, bit in self._id_shift.items() if chosen >> bit & 1}
+        return [bid for bit, bid in enumerate(self._bids) if chosen >> bit & 1]
 
     def price(self, asker: Claim, free: int, supply: Supply) -> int | None:
-        """The smallest bid, not below the floor, with which *asker* is among the winners."""
-        if supply.floor is None or asker.gpus > free:
-            return None
-        return max(supply.floor * asker.gpus, self._threshold(asker, free, supply.margin))
-
-    def _threshold(self, asker: Claim, free: int, margin: int) -> int:
-        """The smallest bid, even one below zero, with which *asker* is among the winners.
+        """The smallest bid, not below the floor, with which *asker* is among the winners.
 
         Four sets decide: the best with it and the best without it, among all sets and among those
         that displace nothing. Its bid counts in those with it only, so more never hurts.
         """
-        rest = free - asker.gpus
+        if supply.floor is None or asker.gpus > free:
+            return None
+        rest, margin = free - asker.gpus, supply.margin
         best_with, best_without = self._best[rest], self._best[free]
         calm_with = self._calm[rest]
-        # To leave out one that runs is to displace it.
+        # To leave out one that holds GPUs is to displace it.
         calm_without = None if asker.slots else self._calm[free]
 
         if calm_with is not None and self._total(best_with) - self._total(calm_with) <= margin:
@@ -266,33 +245,33 @@ class _Contest:
             if calm_without is not None:
                 gain = self._total(best_with) - self._total(calm_without)
                 amount = max(amount, margin + 1 - gain)
-        return amount
+        return max(amount, supply.floor * asker.gpus)
 
     def _to_beat(self, without: int, beside: int, asker: Claim) -> int:
         """The smallest bid with which *asker* and the set *beside* are better than *without*."""
-        return ((without - beside - self._worth(asker)) >> self._bid_shift) + 1
+        return ((without - beside - self._worth(asker)) >> self._bid_bit) + 1
 
     def _lay_out(self, bids: Sequence[Claim], capacity: int) -> None:
         """Where the parts of a worth lie, from the right."""
-        ids = sorted([bid.instance_id for bid in bids], reverse=True)
+        self._bids = sorted(bids, key=lambda bid: bid.instance_id, reverse=True)
         seconds = sorted({bid.bid_effective_at for bid in bids}, reverse=True)
         digit = capacity.bit_length()  # a set has at most *capacity* members: nothing is carried
-        self._id_shift = {instance_id: bit for bit, instance_id in enumerate(ids)}
-        self._second_shift = {second: len(ids) + digit * i for i, second in enumerate(seconds)}
-        self._holding_shift = len(ids) + digit * len(seconds)
-        self._bid_shift = self._holding_shift + digit
+        self._id_bit = {bid.instance_id: bit for bit, bid in enumerate(self._bids)}
+        self._second_bit = {second: len(bids) + digit * i for i, second in enumerate(seconds)}
+        self._holding_bit = len(bids) + digit * len(seconds)
+        self._bid_bit = self._holding_bit + digit
 
     def _worth(self, bid: Claim) -> int:
         return (
-            (bid.bid << self._bid_shift)
-            + (bool(bid.slots) << self._holding_shift)
-            + (1 << self._second_shift[bid.bid_effective_at])
-            + (1 << self._id_shift[bid.instance_id])
+            (bid.bid << self._bid_bit)
+            + (bool(bid.slots) << self._holding_bit)
+            + (1 << self._second_bit[bid.bid_effective_at])
+            + (1 << self._id_bit[bid.instance_id])
         )
 
     def _total(self, worth: int) -> int:
         """The total bid of a set."""
-        return worth >> self._bid_shift
+        return worth >> self._bid_bit
 
 
 def _with_one_more(best: list[int], gpus: int, worth: int) -> list[int]:

@@ -37,6 +37,8 @@ FORMULA: Final = (
     " reliability is known; budget = cost + one failed attempt, its setup and transfer"
 )
 _SECONDS_PER_MINUTE: Final = 60.0
+_WORDS: Final[dict[Kind, str]] = {"on_demand": "on demand", "interruptible": "interruptible"}
+_HOW: Final[dict[Kind, str]] = {"on_demand": "on demand", "interruptible": "interruptibly"}
 
 
 class Job(Inputs):
@@ -96,7 +98,8 @@ class JobOffer(Inputs):
         Amount | None, Meta(description="Of the host; null: from the reliability.")
     ] = None
     reliability_lower_bound: Annotated[
-        Share | None, Meta(description="Null: no record, and no failures are reckoned with.")
+        Share | None,
+        Meta(description="Null (also for n = 0): no record, no failures reckoned with."),
     ] = None
     outage_hours: Annotated[Positive, Meta(description="Mean length of a host's outage.")] = 1.0
 
@@ -115,7 +118,8 @@ class JobCost(Result):
     """The job on one offer. `cost_dollars` and the rest are those of the advised kind.
 
     When neither kind can be advised, `advised` is null, and they are those of the cheaper one.
-    `interruptible` is null for an offer without bids and for a job that must not be interrupted.
+    `interruptible` is null for an offer without bids and for a job that must not be interrupted;
+    `break_even` then, and where on demand never finishes. It counts the host's failures too.
     """
 
     offer: JobOffer
@@ -162,7 +166,8 @@ def job_cost(job: Job, offer: JobOffer) -> JobCost:
             _mean_pause(offer, failures),
         )
         interruptible = _kind("interruptible", job, offer, formulas.useful_hour(inputs))
-        break_even = formulas.break_even(inputs, on_demand.estimate.cost_dollars)
+        if on_demand.estimate.cost_dollars is not None:
+            break_even = formulas.break_even(inputs, on_demand.estimate.cost_dollars)
         if job.interruptions is not None:
             plain = formulas.plain(inputs, job.interruptions, offer.on_demand_dollars_per_hour)
     advised, advice = _advice(job, offer, on_demand, interruptible, break_even)
@@ -227,7 +232,7 @@ def _inputs(
         useful_hours=job.useful_hours,
         dollars_per_hour=price,
         interruptions_per_hour=interruptions,
-        interval_minutes=interval or min(job.useful_hours * MINUTES_PER_HOUR, LIMIT),
+        interval_minutes=interval or formulas.whole_minutes(job.useful_hours),
         write_minutes=job.write_minutes if keeps else 0.0,
         restart_minutes=_bounded(
             job.restart_minutes + _fetch_minutes(job.restart_download_bytes, offer)
@@ -270,7 +275,7 @@ def _kind(kind: Kind, job: Job, offer: JobOffer, estimate: formulas.UsefulHour) 
     return KindCost(
         kind=kind,
         meets_deadline=meets,
-        writes_checkpoints=used.interval_minutes < job.useful_hours * MINUTES_PER_HOUR,
+        writes_checkpoints=used.interval_minutes < formulas.whole_minutes(job.useful_hours),
         budget_dollars=budget,
         estimate=estimate,
     )
@@ -295,10 +300,9 @@ def _advice(
         )
     if interruptible is None:
         return best.kind, f"on demand: offer {offer.offer_id} takes no bids"
-    if interruptible not in usable:
-        return "on_demand", f"on demand: interruptibly it {_too_late(job, interruptible)}"
-    if on_demand not in usable:
-        return "interruptible", f"interruptible: on demand it {_too_late(job, on_demand)}"
+    for late in (interruptible, on_demand):
+        if late not in usable:
+            return best.kind, f"{_WORDS[best.kind]}: {_HOW[late.kind]} it {_too_late(job, late)}"
     assert break_even is not None
     return best.kind, _cheaper(best, on_demand, interruptible, break_even)
 
@@ -308,11 +312,11 @@ def _cheaper(
 ) -> str:
     rate = interruptible.estimate.inputs.interruptions_per_hour
     point = break_even.interruptions_per_hour
-    if point is None:
-        turn = "however often it is interrupted"
+    if point == 0:
+        turn = "and it costs no more even if nothing is interrupted"
     else:
         side = "below" if best.kind == "interruptible" else "above"
-        turn = f"at {rate:.3g} interruptions an hour, as at any number {side} {point:.3g}"
+        turn = f"at {rate:.4g} interruptions an hour, as at any number {side} {point:.4g}"
     if best.kind == "interruptible":
         costs = f"interruptible: {_dollars(interruptible)} against {_dollars(on_demand)} on demand"
     else:
@@ -326,11 +330,11 @@ def _possible(kind: KindCost) -> bool:
 
 
 def _impossible(job: Job, on_demand: KindCost, interruptible: KindCost | None) -> str:
-    tried = [f"on demand it {_too_late(job, on_demand)}"]
-    if interruptible is not None:
-        tried.append(f"interruptibly it {_too_late(job, interruptible)}")
+    kinds = [kind for kind in (on_demand, interruptible) if kind is not None]
+    tried = [f"{_HOW[kind.kind]} it {_too_late(job, kind)}" for kind in kinds]
     start = "cannot be done" if job.deadline_hours is None else "cannot meet it"
-    return f"{start}: {', '.join(tried)}"
+    safely = "" if job.interruptible else "; it cannot be interrupted safely"
+    return f"{start}: {', '.join(tried)}{safely}"
 
 
 def _too_late(job: Job, kind: KindCost) -> str:

@@ -67,8 +67,8 @@ _WEIGHTS_FROM: Final = 3
 FORMULA: Final = (
     "total = (states + activations + KV cache + CUDA context + driver reserve)·1.1, per GPU; it"
     " fits if total ≤ 0.9·VRAM. States = (weights + gradients + optimizer bytes)·parameters; ZeRO"
-    " over N ranks divides by N the optimizer (stage 1), the gradients too (2), the weights too (3);"
-    " LoRA = frozen base + 16·trainable. Activations per layer, p = value_bytes:"
+    " over N ranks divides by N the optimizer (stage 1), the gradients too (2), the weights too"
+    " (3); LoRA = frozen base + 16·trainable. Activations per layer, p = value_bytes:"
     " s·b·h·((16p+2) + (2p+1)·a·s/h); selective (16p+2)·s·b·h; full p·s·b·h."
     " KV = 2·layers·kv_heads·head_dim·kv_bytes·tokens·sequences. model_parallel divides states,"
     " activations and KV"
@@ -149,11 +149,11 @@ class MemoryInputs(Inputs):
                 raise RejectedError("invalid_args", f"{name}: {what} need it", status=400)
 
 
-class Memory(Result):
+class GpuMemory(Result):
     """What one GPU must hold, in bytes. `states_bytes` is weights + gradients + optimizer.
 
     `times_weights` is states over weights, before ZeRO; `added_times_weights` is one less: what
-    training adds.
+    training adds. `not_counted` names the parts whose shape was not given.
     """
 
     ranks: int
@@ -168,6 +168,7 @@ class Memory(Result):
     reserve_bytes: int
     fragmentation_bytes: int
     total_bytes: int
+    not_counted: list[str]
     times_weights: float
     added_times_weights: float
     rule_of_thumb: str
@@ -183,7 +184,7 @@ class ListedGpu(Inputs):
     gpus: Annotated[int, Meta(ge=1, le=1_024)] = 1
 
 
-class Fit(Result):
+class GpuFit(Result):
     """Whether the model fits on a slice. The bytes are those of one GPU; `why` says it in words."""
 
     name: str
@@ -196,7 +197,7 @@ class Fit(Result):
     why: str
 
 
-def memory(inputs: MemoryInputs) -> Memory:
+def memory(inputs: MemoryInputs) -> GpuMemory:
     """What one GPU must hold."""
     ranks, split = inputs.ranks or 1, inputs.model_parallel
     states = state_bytes(inputs)
@@ -210,7 +211,7 @@ def memory(inputs: MemoryInputs) -> Memory:
     reserve = inputs.reserve_gib * BYTES_PER_GIB
     used = weights + gradients + optimizer + activations + cache + context + reserve
     times = sum(states) / states.weights
-    return Memory(
+    return GpuMemory(
         ranks=ranks,
         weights_bytes=round(weights),
         gradients_bytes=round(gradients),
@@ -223,12 +224,19 @@ def memory(inputs: MemoryInputs) -> Memory:
         reserve_bytes=round(reserve),
         fragmentation_bytes=round(used * FRAGMENTATION),
         total_bytes=round(used * (1 + FRAGMENTATION)),
+        not_counted=_not_counted(inputs),
         times_weights=times,
         added_times_weights=times - 1,
         rule_of_thumb=RULE_OF_THUMB,
         formula=FORMULA,
         inputs=inputs,
     )
+
+
+def _not_counted(inputs: MemoryInputs) -> list[str]:
+    if inputs.recipe == "inference":
+        return [] if inputs.kv_tokens else ["key-value cache: kv_tokens, layers, heads, hidden"]
+    return [] if inputs.sequence else ["activations: sequence, batch, layers, hidden, heads"]
 
 
 def state_bytes(inputs: MemoryInputs) -> StateBytes:
@@ -272,7 +280,7 @@ def kv_bytes_per_token(inputs: MemoryInputs) -> float:
     return 2 * inputs.layers * heads * dim * inputs.kv_bytes
 
 
-def fits(inputs: MemoryInputs, gpus: Sequence[ListedGpu]) -> list[Fit]:
+def fits(inputs: MemoryInputs, gpus: Sequence[ListedGpu]) -> list[GpuFit]:
     """Which of the listed *gpus* the model fits on, in their order.
 
     Without a number of ranks, each slice runs as many as it has room for.
@@ -280,7 +288,7 @@ def fits(inputs: MemoryInputs, gpus: Sequence[ListedGpu]) -> list[Fit]:
     return [_fit(inputs, one) for one in gpus]
 
 
-def _fit(inputs: MemoryInputs, gpu: ListedGpu) -> Fit:
+def _fit(inputs: MemoryInputs, gpu: ListedGpu) -> GpuFit:
     room = gpu.gpus // inputs.model_parallel
     ranks = inputs.ranks or max(room, 1)
     need = memory(msgspec.structs.replace(inputs, ranks=ranks)).total_bytes
@@ -292,7 +300,7 @@ def _fit(inputs: MemoryInputs, gpu: ListedGpu) -> Fit:
         why = f"short by {(need - usable) / BYTES_PER_GB:.1f} GB on each GPU"
     else:
         why = f"{(usable - need) / BYTES_PER_GB:.1f} GB to spare on each GPU"
-    return Fit(
+    return GpuFit(
         name=gpu.name,
         vram_gb=gpu.vram_gb,
         gpus=gpu.gpus,

@@ -34,7 +34,7 @@ class TransferInputs(Inputs):
     traffic_dollars_per_gb: Annotated[Amount, Meta(description="The host's rate.")] = 0.0
 
 
-class Attempt(Result):
+class TransferAttempt(Result):
     """Time and money of one transfer, or of all attempts at it."""
 
     seconds: float
@@ -43,21 +43,21 @@ class Attempt(Result):
     cost_dollars: float
 
 
-class Transfer(Result):
+class TransferCost(Result):
     """A transfer that succeeds at once, and one whose first attempt failed."""
 
-    once: Attempt
-    with_failed_attempt: Attempt
+    once: TransferAttempt
+    with_failed_attempt: TransferAttempt
     formula: str
     inputs: TransferInputs
 
 
-def transfer(inputs: TransferInputs) -> Transfer:
+def transfer(inputs: TransferInputs) -> TransferCost:
     """Time and cost of a transfer before the work."""
     seconds = transfer_seconds(inputs.size_bytes, inputs.link_mbps)
     gpu = inputs.dollars_per_hour * seconds / SECONDS_PER_HOUR
     traffic = inputs.traffic_dollars_per_gb * inputs.size_bytes / BYTES_PER_GB
-    return Transfer(
+    return TransferCost(
         once=_attempts(1, seconds, gpu, traffic),
         with_failed_attempt=_attempts(2, seconds, gpu, traffic),
         formula=FORMULA,
@@ -70,8 +70,8 @@ def transfer_seconds(size_bytes: int, link_mbps: float) -> float:
     return size_bytes * 8 / (link_mbps * _BITS_PER_MEGABIT * LINK_SHARE)
 
 
-def _attempts(count: int, seconds: float, gpu: float, traffic: float) -> Attempt:
-    return Attempt(
+def _attempts(count: int, seconds: float, gpu: float, traffic: float) -> TransferAttempt:
+    return TransferAttempt(
         seconds=count * seconds,
         gpu_dollars=count * gpu,
         traffic_dollars=count * traffic,

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from ledger.domain.estimate import MINUTES_PER_HOUR, Amount, Inputs, Positive, Result
+from ledger.domain.estimate import LIMIT, MINUTES_PER_HOUR, Amount, Inputs, Positive, Result
 
 NEVER_HOURS: Final = 1e9
 """Work that would run for 100 000 years is said never to finish."""
@@ -75,13 +75,11 @@ class UsefulHour(Result):
 class BreakEven(Result):
     """How often an interruptible rental may be interrupted before on demand costs less.
 
-    `interruptions_per_hour` is null when one kind is cheaper however often that happens: `always`
-    names it.
+    It is 0, with `mean_run_minutes` null, where on demand costs no more even if nothing interrupts.
     """
 
-    interruptions_per_hour: float | None
+    interruptions_per_hour: float
     mean_run_minutes: float | None
-    always: Literal["on_demand", "interruptible"] | None
 
 
 class PlainCost(Result):
@@ -101,12 +99,15 @@ class PlainCost(Result):
 
 
 class Comparison(Result):
-    """The same job interruptibly and on demand; `cheaper` is null when neither ever finishes."""
+    """The same job interruptibly and on demand; `cheaper` is null when neither ever finishes.
+
+    `break_even` is null when on demand never finishes: there is nothing to be even with.
+    """
 
     interruptible: UsefulHour
     on_demand: UsefulHour
     cheaper: Literal["on_demand", "interruptible"] | None
-    break_even: BreakEven
+    break_even: BreakEven | None
 
 
 def useful_hour(inputs: UsefulHourInputs) -> UsefulHour:
@@ -162,6 +163,11 @@ def good_interval_minutes(inputs: UsefulHourInputs) -> float | None:
     return min(math.sqrt(2 * write / rate), inputs.useful_hours) * MINUTES_PER_HOUR
 
 
+def whole_minutes(useful_hours: float) -> float:
+    """The interval of a job without checkpoints: all of its work."""
+    return min(useful_hours * MINUTES_PER_HOUR, LIMIT)
+
+
 def plain(
     inputs: UsefulHourInputs, interruptions: float, on_demand_dollars_per_hour: float
 ) -> PlainCost:
@@ -202,7 +208,7 @@ def on_demand(
         pause_hours=outage_hours,
     )
     bare = msgspec.structs.replace(
-        kept, interval_minutes=inputs.useful_hours * MINUTES_PER_HOUR, write_minutes=0.0
+        kept, interval_minutes=whole_minutes(inputs.useful_hours), write_minutes=0.0
     )
     best = min((bare, kept), key=lambda one: _cost(one, failures_per_hour))
     return useful_hour(best)
@@ -226,24 +232,24 @@ def compare(
     cheaper: Literal["on_demand", "interruptible"] | None = None
     if ours.cost_dollars is not None or theirs.cost_dollars is not None:
         cheaper = "interruptible" if _or_inf(ours) < _or_inf(theirs) else "on_demand"
+    cost = theirs.cost_dollars
     return Comparison(
         interruptible=ours,
         on_demand=theirs,
         cheaper=cheaper,
-        break_even=break_even(inputs, theirs.cost_dollars),
+        break_even=None if cost is None else break_even(inputs, cost),
     )
 
 
-def break_even(inputs: UsefulHourInputs, on_demand_dollars: float | None) -> BreakEven:
-    """The λ at which the job of *inputs* costs *on_demand_dollars* (null: that never finishes).
+def break_even(inputs: UsefulHourInputs, on_demand_dollars: float) -> BreakEven:
+    """The λ at which the job of *inputs* costs *on_demand_dollars*.
 
     The cost rises with λ, without a bound and from a known value at 0, so doubling finds a bracket
     and halving the root, whatever the numbers are.
     """
-    if on_demand_dollars is None:
-        return BreakEven(interruptions_per_hour=None, mean_run_minutes=None, always="interruptible")
+    assert math.isfinite(on_demand_dollars), on_demand_dollars
     if _cost(inputs, 0.0) >= on_demand_dollars:
-        return BreakEven(interruptions_per_hour=None, mean_run_minutes=None, always="on_demand")
+        return BreakEven(interruptions_per_hour=0.0, mean_run_minutes=None)
     low, high = 0.0, _FIRST_GUESS
     while _cost(inputs, high) < on_demand_dollars:
         low, high = high, 2 * high
@@ -255,9 +261,7 @@ def break_even(inputs: UsefulHourInputs, on_demand_dollars: float | None) -> Bre
             low = middle
         else:
             high = middle
-    return BreakEven(
-        interruptions_per_hour=high, mean_run_minutes=MINUTES_PER_HOUR / high, always=None
-    )
+    return BreakEven(interruptions_per_hour=high, mean_run_minutes=MINUTES_PER_HOUR / high)
 
 
 def _cost(inputs: UsefulHourInputs, interruptions_per_hour: float) -> float:

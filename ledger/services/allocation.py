@@ -75,7 +75,11 @@ def claims_of(unit: Unit, machine_id: int) -> list[Claim]:
 def supply_of(unit: Unit, machine: Machine) -> Supply:
     """The healthy GPUs of a machine and its host's floor."""
     slots = unit.connection.execute(
-        "SELECT slot FROM gpus WHERE machine_id = %s AND healthy ORDER BY slot",
+        "SELECT slot FROM gpus g WHERE machine_id = %s AND healthy"
+        # Who holds a suspect GPU keeps it; nobody else gets it.
+        " AND (NOT EXISTS (SELECT 1 FROM gpu_suspects s WHERE s.gpu_uuid = g.gpu_uuid)"
+        "  OR EXISTS (SELECT 1 FROM gpu_assignments a WHERE a.machine_id = g.machine_id"
+        "   AND a.slot = g.slot AND upper_inf(a.during))) ORDER BY slot",
         [machine.machine_id],
     ).fetchall()
     return Supply(tuple(row[0] for row in slots), machine.floor, unit.policy.displacement_margin)

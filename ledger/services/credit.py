@@ -46,6 +46,7 @@ class Priced(NamedTuple):
 class Accrual:
     """What one instance still owes for seconds not yet folded."""
 
+    instance_id: int
     disk_bytes: int
     created_at: int
     destroyed_at: int | None
@@ -243,7 +244,7 @@ def read_credit(connection: Connection, account_ids: Collection[int]) -> dict[in
         found[account_id].holds.append((int(amount), expires_at))
     accruals: dict[int, Accrual] = {}
     for instance_id, account_id, *row in connection.execute(_ACCRUALS, [ids]):
-        accruals[instance_id] = Accrual(*row)
+        accruals[instance_id] = Accrual(instance_id, *row)
         found[account_id].accruals.append(accruals[instance_id])
     if accruals:
         instances = list(accruals)

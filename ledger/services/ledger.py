@@ -7,12 +7,13 @@ on the same state, and no command has to be repeated because another was first.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
@@ -191,6 +192,16 @@ def read_policy(connection: Connection) -> Policy:
     )
 
 
+_SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class _Looking(threading.local):
+    """The view that a thread's questions share, if they do."""
+
+    connection: Connection | None = None
+    is_stale = True
+
+
 class Ledger:
     """An open ledger: hand it to the use cases of this package."""
 
@@ -199,6 +210,7 @@ class Ledger:
         self.database = database
         self.vault = vault
         self.clock = clock
+        self._looking = _Looking()
 
     @classmethod
     def open(cls, home: Path | None, *, url: str | None = None, clock: Clock | None = None) -> Self:
@@ -224,6 +236,7 @@ class Ledger:
     @contextmanager
     def unit(self) -> Iterator[Unit]:
         """A command's transaction: all of it becomes durable at the end, or nothing does."""
+        self._looking.is_stale = True
         with (
             translating(),
             self.database.pool.connection() as connection,
@@ -234,9 +247,36 @@ class Ledger:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent view of the read models, for a question."""
+        looking = self._looking
+        with translating():
+            if looking.connection is not None:
+                if looking.is_stale:
+                    looking.connection.commit()
+                    looking.connection.execute(_SNAPSHOT)
+                    looking.is_stale = False
+                yield looking.connection
+                return
+            with self.database.pool.connection() as connection:
+                connection.execute(_SNAPSHOT)
+                yield connection
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Let this thread's questions share one view until it changes something itself.
+
+        For whoever asks many small questions that mostly come to nothing: what others change
+        meanwhile is seen the next time.
+        """
+        looking = self._looking
+        if looking.connection is not None:
+            yield
+            return
         with translating(), self.database.pool.connection() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield connection
+            looking.connection, looking.is_stale = connection, True
+            try:
+                yield
+            finally:
+                looking.connection = None
 
     def adopt_policy(self, policy: Policy | None = None) -> None:
         """Put rules in force; without an argument, the defaults where none ever were."""

@@ -8,6 +8,7 @@ from ledger.domain.events import MachineListed, MachineUnlisted
 from ledger.domain.ids import machine_stream
 from ledger.errors import RejectedError
 from ledger.services.allocation import settle
+from ledger.services.comparisons import require_listable
 from ledger.services.contracts import extend_contracts
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
@@ -43,7 +44,7 @@ def list_machine(
 
     Raises:
         RejectedError: `invalid_price` below one nano per GPU and hour, `invalid_args`,
-            `not_enrolled`.
+            `not_enrolled`, `below_bars` for a machine known to miss a minimum.
     """
     machine = require_machine(unit.connection, machine_id)
     if machine.enrolled_at is None:
@@ -59,6 +60,7 @@ def list_machine(
         raise RejectedError("invalid_price", "a floor is not negative")
     if until is not None and until <= unit.now:
         raise RejectedError("invalid_args", "a listing must end in the future")
+    require_listable(unit, machine_id)
     listing_id = unit.next_id("listing")
     unit.append(
         machine_stream(machine_id),

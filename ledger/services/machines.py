@@ -180,6 +180,8 @@ class Machine(NamedTuple):
     floor: int | None
     """Lowest bid per GPU of the last listing, nanos per hour; none: it takes no bids."""
     stopped_for_maintenance: bool
+    below_bars: bool
+    """Known to miss a minimum of this market: not rented anew."""
 
 
 def require_machine(connection: Connection, machine_id: int) -> Machine:
@@ -190,7 +192,7 @@ def require_machine(connection: Connection, machine_id: int) -> Machine:
     """
     row = connection.execute(
         "SELECT m.machine_id, m.host_id, m.gpus, m.disk_gb, m.enrolled_at, m.boot_id,"
-        " m.offline_since, m.listing_id, m.floor, s.stopped_for_maintenance"
+        " m.offline_since, m.listing_id, m.floor, s.stopped_for_maintenance, s.below_bars"
         " FROM machines m JOIN machine_standing s USING (machine_id) WHERE m.machine_id = %s",
         [machine_id],
     ).fetchone()

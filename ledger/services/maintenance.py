@@ -161,6 +161,4 @@ def _refuse_overlap(unit: Unit, machine_id: int, start: int, until: int) -> None
                 f"maintenance {other.maintenance_id} of this machine already takes"
                 f" {rfc3339(other.start)} to {rfc3339(other.until)}"
             )
-            raise RejectedError(
-                "maintenance_overlap", message, maintenance_id=other.maintenance_id
-            )
+            raise RejectedError("maintenance_overlap", message, maintenance_id=other.maintenance_id)

@@ -35,6 +35,7 @@ from ledger.services.allocation import claims_of, is_online, settle, supply_of
 from ledger.services.contracts import end_reservation
 from ledger.services.ledger import Unit
 from ledger.services.machines import Machine, require_machine
+from ledger.services.notices import life_notices, notice
 from ledger.services.offers import (
     Listing,
     check_disk,
@@ -105,28 +106,27 @@ def rent(
     admit(unit, account_id, terms, disk_bytes)
     instance_id = unit.next_id("instance")
     reference, launch_hash = _keep_launch(unit, account_id, instance_id, launch)
-    unit.append(
-        instance_stream(instance_id),
-        InstanceCreated(
-            instance_id=instance_id,
-            account_id=account_id,
-            machine_id=machine.machine_id,
-            host_id=machine.host_id,
-            listing_id=listing.listing_id,
-            offer_id=offer.offer_id,
-            gpus=offer.gpus,
-            disk_bytes=disk_bytes,
-            terms=terms,
-            bid=bid,
-            until=listing.until,
-            label=label,
-            launch=reference,
-            launch_hash=launch_hash,
-            policy_version=unit.policy.version,
-            reason="new" if fits else "no_capacity",
-            created_at=unit.now,
-        ),
+    created = InstanceCreated(
+        instance_id=instance_id,
+        account_id=account_id,
+        machine_id=machine.machine_id,
+        host_id=machine.host_id,
+        listing_id=listing.listing_id,
+        offer_id=offer.offer_id,
+        gpus=offer.gpus,
+        disk_bytes=disk_bytes,
+        terms=terms,
+        bid=bid,
+        until=listing.until,
+        label=label,
+        launch=reference,
+        launch_hash=launch_hash,
+        policy_version=unit.policy.version,
+        reason="new" if fits else "no_capacity",
+        created_at=unit.now,
     )
+    told = notice(unit, account_id, "created", f"instance-{instance_id}")
+    unit.append_all([(instance_stream(instance_id), created), told])
     open_offer(unit, machine.machine_id, listing.listing_id, offer.gpus)
     settle(unit, machine.machine_id)
     return instance_id
@@ -157,7 +157,8 @@ def start(unit: Unit, instance_id: int) -> None:
     instance = unit.instance(instance_id)
     new = decide(instance, StartInstance(), unit.now)
     if new:
-        admit(unit, instance.account_id, instance.terms, instance.disk_bytes)
+        account_id, disk_bytes = instance.account_id, instance.disk_bytes
+        admit(unit, account_id, instance.terms, disk_bytes, starting=instance_id)
         unit.append(instance_stream(instance_id), *new)
         settle(unit, instance.machine_id)
 
@@ -197,6 +198,7 @@ def command(unit: Unit, instance_id: int, wish: InstanceCommand) -> None:
 def command_all(unit: Unit, wishes: Iterable[tuple[int, InstanceCommand]]) -> list[int]:
     """Carry out commands on many instances as one change; returns those that it concerned."""
     new: list[tuple[str, Fact]] = []
+    notices: list[tuple[str, Fact]] = []
     machines: list[int] = []
     changed = []
     for instance_id, wish in wishes:
@@ -208,7 +210,8 @@ def command_all(unit: Unit, wishes: Iterable[tuple[int, InstanceCommand]]) -> li
             changed.append(instance_id)
             machines.append(instance.machine_id)
             new.extend((instance_stream(instance_id), fact) for fact in decided)
-    unit.append_all(new)
+            notices.extend(life_notices(unit, instance, decided))
+    unit.append_all([*new, *notices])
     for machine_id in dict.fromkeys(machines):
         settle(unit, machine_id)
     return changed
@@ -265,7 +268,7 @@ def _fits(unit: Unit, machine: Machine, gpus: int, bid: int | None) -> bool:
     Raises:
         RejectedError: `invalid_price` with the smallest bid that would run.
     """
-    if not is_online(unit, machine) or machine.stopped_for_maintenance:
+    if not is_online(unit, machine) or machine.stopped_for_maintenance or machine.below_bars:
         return False
     supply, claims = supply_of(unit, machine), claims_of(unit, machine.machine_id)
     if bid is None:

@@ -179,7 +179,7 @@ def in_maintenance(windows: list[tuple[int, int]], slot: int) -> bool:
     return True
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(windows=windows, now=st.integers(START, START + 140 * DAY))
 def test_at_most_eight_hours_of_any_thirty_days_are_excluded(
     windows: list[tuple[int, int]], now: int

@@ -152,6 +152,7 @@ def test_displacement_is_a_fact_in_the_transaction_of_its_cause(market: Market) 
     ).fetchall()
     assert [row[0] for row in rows] == [
         "instance.created.v2",
+        "notice.issued.v1",
         "offer.opened.v1",
         "allocation.decided.v1",
         "instance.displaced.v1",

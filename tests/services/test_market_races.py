@@ -91,8 +91,8 @@ def test_on_demand_arrives_during_a_resume(market: Market) -> None:
         rival = market.rent(carol, machine, bid=20 * CENT, disk_gb=1)
         _, arrival = together(
             market,
-            lambda unit, rival=rival: rentals.destroy(unit, rival),
-            lambda unit, machine=machine: rentals.rent(unit, dora, machine, disk_gb=1),
+            partial(rentals.destroy, instance_id=rival),
+            partial(rentals.rent, account_id=dora, machine_id=machine, disk_gb=1),
         )
         assert isinstance(arrival, int)  # bids never keep an on-demand renter out
         assert holders(market, machine) == {arrival: 1}
@@ -109,10 +109,8 @@ def test_a_bid_is_changed_while_it_is_displaced(market: Market) -> None:
         market.confirm(machine, one)
         changed, rival = together(
             market,
-            lambda unit, one=one: rentals.change_bid(unit, one, 30 * CENT),
-            lambda unit, machine=machine: rentals.rent(
-                unit, carol, machine, disk_gb=1, bid=20 * CENT
-            ),
+            partial(rentals.change_bid, instance_id=one, bid=30 * CENT),
+            partial(rentals.rent, account_id=carol, machine_id=machine, disk_gb=1, bid=20 * CENT),
         )
         assert changed == 30 * CENT
         assert isinstance(rival, int)
@@ -138,8 +136,7 @@ def test_a_machine_dies_with_eight_tenants(market: Market, seed: int) -> None:
         market.confirm(machine, one)
     market.run(machine, tenants, 120)
 
-    def die(unit: Unit) -> None:
-        del unit
+    def die() -> None:
         chain = market.chains[machine]
         chain.boot_id = "boot-2"
         seen = [
@@ -156,23 +153,17 @@ def test_a_machine_dies_with_eight_tenants(market: Market, seed: int) -> None:
         wishes.append(
             chance.choice(
                 [
-                    lambda unit, one=one: rentals.stop(unit, one),
-                    lambda unit, one=one: rentals.destroy(unit, one),
-                    lambda unit, one=one: rentals.reboot(unit, one),
+                    partial(rentals.stop, instance_id=one),
+                    partial(rentals.destroy, instance_id=one),
+                    partial(rentals.reboot, instance_id=one),
                 ]
             )
         )
-    wishes.append(lambda unit: rentals.change_bid(unit, tenants[7], 50 * CENT))
-
-    def all_of(which: int) -> Callable[[Unit], object]:
-        def command(unit: Unit) -> object:
-            return wishes[which](unit)
-
-        return command
+    wishes.append(partial(rentals.change_bid, instance_id=tenants[7], bid=50 * CENT))
 
     with ThreadPoolExecutor(6) as threads:
-        dying = threads.submit(die, None)  # type: ignore[arg-type]  # it opens its own
-        together(market, *(all_of(n) for n in range(len(wishes))))
+        dying = threads.submit(die)
+        together(market, *wishes)
         dying.result(30)
     assert holders(market, machine) == {}
     assert {market.seconds(one)[0] for one in tenants} == {120}

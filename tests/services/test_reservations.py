@@ -10,9 +10,11 @@ from adapters.hostagent.reports import constant_block
 from ledger.domain.usage import InstanceBlock, Observation
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
 from ledger.services import contracts, policies, rentals
+from ledger.services.explain import explain
 from ledger.services.ledger import Policy, Unit
 from ledger.services.questions.balances import balance, trial_balance
 from ledger.services.questions.transfers import transfers
+from ledger.services.questions.usage import charges
 from tests.support.market import DOLLAR, START, Market
 
 DAY = 86_400
@@ -155,6 +157,11 @@ def test_the_term_runs_by_time_and_pauses_with_the_machine(market: Market) -> No
     with market.ledger.reading() as connection:
         locked = balance(connection, alice, market.clock()).locked
     assert locked == 576_000_000_000 - 222_222_222 - 177_777_777
+    with market.ledger.reading() as connection:
+        items = {line.item: (line.quantity, line.amount) for line in charges(connection)}
+        (idle,) = explain(connection, one, "reserved_idle", 2)
+    assert items == {"gpu": (1_000, 222_222_222), "reserved_idle": (800, 177_777_777)}
+    assert (idle.quantity, idle.attested_seconds, idle.unattested_seconds) == (800, 800, 700)
     in_balance(market)
 
 

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from adapters.simulation.steps import accounts, hosts, machines, proof, rentals
+from adapters.simulation.steps import (
+    accounts,
+    disputes,
+    hosts,
+    machines,
+    operations,
+    proof,
+    rentals,
+    safety,
+    trust,
+)
 from adapters.simulation.steps.registry import STEPS
 
-__all__ = ["STEPS", "accounts", "hosts", "machines", "proof", "rentals"]
+__all__ = [
+    "STEPS",
+    "accounts",
+    "disputes",
+    "hosts",
+    "machines",
+    "operations",
+    "proof",
+    "rentals",
+    "safety",
+    "trust",
+]

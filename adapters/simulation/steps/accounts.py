@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from adapters.simulation.steps.readers import money, name
 from adapters.simulation.steps.registry import Run, Step, Values, step
+from adapters.simulation.steps.safety import auto_top_up, consent
 from ledger.services import accounts
 
 
-@step("open-account", required={"account": name}, optional={"credit": money})
+@step(
+    "open-account",
+    required={"account": name},
+    optional={"credit": money, "auto_top_up": auto_top_up},
+)
 def open_account(run: Run, step: Step, values: Values) -> None:
     """An account, with a settled deposit if it begins with credit."""
     name = values["account"]
@@ -18,6 +23,8 @@ def open_account(run: Run, step: Step, values: Values) -> None:
     if values.get("credit"):
         with run.world.ledger.unit() as unit:
             accounts.deposit(unit, account, values["credit"], f"opening-{step.number}")
+    if "auto_top_up" in values:
+        consent(run, account, values["auto_top_up"])
 
 
 @step("deposit", required={"account": name, "amount": money}, optional={"id": name})

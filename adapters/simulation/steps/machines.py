@@ -6,7 +6,7 @@ from adapters.simulation.steps.readers import instant, money, name, whole
 from adapters.simulation.steps.registry import Run, Step, Values, step
 from ledger.domain.events import MachineSpec
 from ledger.domain.money import parse_fee
-from ledger.services import listings
+from ledger.services import listings, verification
 
 
 @step(
@@ -22,7 +22,7 @@ from ledger.services import listings
     },
 )
 def machine(run: Run, step: Step, values: Values) -> None:
-    """A machine, registered, enrolled and online."""
+    """A machine, registered, enrolled, online and verified."""
     del step
     name, gpus = values["machine"], values["gpus"]
     if name in run.machines:
@@ -41,6 +41,7 @@ def machine(run: Run, step: Step, values: Values) -> None:
     )
     with run.world.ledger.unit() as unit:
         machine = run.world.add_machine(unit, host, spec)
+        verification.verify_by_hand(unit, machine, "a scenario's machine")
     run.machines[name] = machine
 
 

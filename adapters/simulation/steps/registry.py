@@ -12,7 +12,7 @@ from adapters.simulation.world import World
 Values = Mapping[str, Any]
 EXPECTATIONS: Final = {
     "balances", "held", "states", "running", "billed_seconds", "charges", "hosts", "platform",
-    "invoices", "anomalies", "notices", "trial_balance",
+    "invoices", "anomalies", "notices", "reliability", "min_bid", "offers", "trial_balance",
 }  # fmt: skip
 
 
@@ -34,6 +34,7 @@ class Run(Protocol):
     world: World
     machines: dict[str, int]
     instances: dict[str, int]
+    disputes: dict[str, int]
     boots: int
 
     def account(self, name: str) -> int:
@@ -64,13 +65,18 @@ class Kind(NamedTuple):
     required: Mapping[str, Reader]
     optional: Mapping[str, Reader]
     act: Callable[[Run, Step, Values], None]
+    lasts: Callable[[Values], int] | None = None
+    """Seconds by which the step itself moves the clock; the next step is at its end or later."""
 
 
 STEPS: Final[dict[str, Kind]] = {}
 
 
 def step(
-    do: str, required: Mapping[str, Reader], optional: Mapping[str, Reader] | None = None
+    do: str,
+    required: Mapping[str, Reader],
+    optional: Mapping[str, Reader] | None = None,
+    lasts: Callable[[Values], int] | None = None,
 ) -> Callable[[Callable[[Run, Step, Values], None]], Callable[[Run, Step, Values], None]]:
     """Register what `do: <do>` does, with the keys it takes and how each is read."""
 
@@ -78,7 +84,7 @@ def step(
         act: Callable[[Run, Step, Values], None],
     ) -> Callable[[Run, Step, Values], None]:
         assert do not in STEPS, do
-        STEPS[do] = Kind(required, optional or {}, act)
+        STEPS[do] = Kind(required, optional or {}, act, lasts)
         return act
 
     return register

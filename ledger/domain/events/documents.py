@@ -26,7 +26,7 @@ class InvoiceLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     instance_id: int
-    meter: Literal["gpu", "storage", "up", "down"]
+    meter: Literal["gpu", "storage", "up", "down", "reserved_idle"]
     segment_from: int
     kind: RentalKind
     rate: int

@@ -19,10 +19,23 @@ from ledger.projections.facts.accounts import (
 )
 from ledger.projections.facts.change import Change
 from ledger.projections.facts.contracts import contract_changes
+from ledger.projections.facts.corrections import correction_changes
+from ledger.projections.facts.disputes import (
+    dispute_changes,
+    earnings_changes,
+    testimony_changes,
+)
 from ledger.projections.facts.instances import instance_changes
 from ledger.projections.facts.machines import machine_changes
 from ledger.projections.facts.market import REFRESH, REFRESH_OF_INSTANCE, offer_changes, refresh
 from ledger.projections.facts.operations import operation_changes
+from ledger.projections.facts.rating import RERATE, rerate
+from ledger.projections.facts.safety import safety_changes
+from ledger.projections.facts.trust import (
+    check_changes,
+    finding_changes,
+    standing_changes,
+)
 from ledger.projections.facts.webhooks import webhook_changes
 
 if TYPE_CHECKING:
@@ -43,7 +56,7 @@ def apply(connection: Connection, recorded: Iterable[Recorded]) -> None:
     with connection.cursor() as cursor:
         for one in recorded:
             for change in changes(one.fact, one.position):
-                if change.sql in {REFRESH, REFRESH_OF_INSTANCE}:
+                if change.sql in {REFRESH, REFRESH_OF_INSTANCE, RERATE}:
                     stale.append(change)
                     continue
                 if waiting and waiting[0].sql != change.sql:
@@ -52,7 +65,10 @@ def apply(connection: Connection, recorded: Iterable[Recorded]) -> None:
                 waiting.append(change)
         if waiting:
             _execute(cursor, waiting)
-    # What the search shows follows from the other tables: once for all of these facts will do.
+    # Ratings and what the search shows follow from the other tables: once for all of these facts.
+    rated = {one.values[0]: one.values[1] for one in stale if one.sql == RERATE}
+    if rated:
+        rerate(connection, rated)
     if stale:
         refresh(
             connection,
@@ -105,11 +121,19 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.CreditFact, credit_changes),
     (e.ExhaustionFact, exhaustion_changes),
     (e.DocumentFact, document_changes),
+    (e.DisputeFact, dispute_changes),
+    (e.EarningsFact, earnings_changes),
+    (e.TestimonyFact, testimony_changes),
+    (e.CorrectionFact, correction_changes),
     (e.MachineFact, machine_changes),
     (e.OfferFact, offer_changes),
     (e.LifeFact, instance_changes),
     (e.ContractFact, contract_changes),
     (e.OperationFact, operation_changes),
+    (e.SafetyFact, safety_changes),
+    (e.CheckFact, check_changes),
+    (e.FindingFact, finding_changes),
+    (e.StandingFact, standing_changes),
     (e.UsageFact, _nothing),
     (e.WebhookFact, webhook_changes),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ledger.domain import events as e
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.market import refreshed
+from ledger.projections.facts.trust import inventory_changes
 
 
 def machine_changes(fact: e.MachineFact, position: int) -> Iterator[Change]:
@@ -59,6 +60,10 @@ def machine_changes(fact: e.MachineFact, position: int) -> Iterator[Change]:
                     " VALUES ((SELECT coalesce(max(gpu_no), 0) + 1 FROM gpus), %s, %s, %s)"
                     " ON CONFLICT (gpu_uuid) DO NOTHING",
                     (gpu_uuid, fact.machine_id, slot),
+                )
+            if fact.inventory is not None:
+                yield from inventory_changes(
+                    fact.machine_id, fact.inventory, "agent_reported", fact.enrolled_at
                 )
         case e.MachineKeyRevoked():
             yield Change(

@@ -12,10 +12,13 @@ from sqlalchemy import Table
 
 from ledger.projections.tables import (
     accounts,
+    disputes,
     instances,
     machines,
     market,
     operations,
+    safety,
+    trust,
     usage,
     webhooks,
 )
@@ -26,17 +29,20 @@ __all__ = [
     "GENERATION",
     "USAGE",
     "accounts",
+    "disputes",
     "instances",
     "machines",
     "market",
     "metadata",
     "operations",
+    "safety",
     "tables_of",
+    "trust",
     "usage",
     "webhooks",
 ]
 
-GENERATION: Final = 2
+GENERATION: Final = 3
 """Raise it when a fold changes; the program then asks for a rebuild before it serves."""
 
 

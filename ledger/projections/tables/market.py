@@ -102,8 +102,9 @@ open_offers = table(
 
 Rewritten from the tables around it whenever one of them changes for this machine. `…_cost` are the
 rates as floats and `…_worth` the score per dollar without a disk: what the search sorts by, never
-what anybody pays. Columns that every search looks at come first, as a row is read from its left. `bookable`: nothing but its tenants keeps the machine from being rented;
-`rentable`: an on-demand renter would get the slice now.
+what anybody pays. Columns that every search looks at come first, as a row is read from its left.
+`bookable`: nothing but its tenants keeps the machine from being rented; `rentable`: an on-demand
+renter would get the slice now.
 """
 machine_details = table(
     "machine_details",
@@ -144,6 +145,7 @@ machine_standing = table(
     Column("score", Double, nullable=True),
     string("country", nullable=True),
     maybe("changed_at"),
+    Index("machine_standing_secure", "machine_id", postgresql_where=text("secure")),
     fillfactor=70,
 )
 """What is thought of a machine: its verification, rating, tier and score (of one GPU)."""

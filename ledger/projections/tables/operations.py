@@ -81,4 +81,4 @@ compensations = table(
     Index("compensations_outage", "instance_id", "outage_id", unique=True),
     Index("compensations_lost_disk", "instance_id", "lost_at", unique=True),
 )
-"""One row per instance and outage, and per instance and lost disk: the database refuses a second."""
+"""One row per instance and outage, or instance and lost disk: the database refuses a second."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ledger.domain import events as e
+from ledger.domain.idleness import IDLE_BELOW_PERCENT, idle_tail, is_idle
 from ledger.domain.usage import (
     GPU_BILLABLE,
     InstanceBlock,
@@ -37,11 +38,14 @@ from ledger.store.codec import decode_fact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledger.domain.hardware import Inventory
+    from ledger.domain.usage import GpuSample
     from ledger.store.database import Connection
     from ledger.store.log import Stored
 
 _DEFAULT_LATE_SECONDS: Final = 259_200
 _RECLAIMABLE: Final = ("before_start", "after_stop")
+_NO_INTERVAL: Final = (FAR_FUTURE, 0, 0, 0)
 _LIVE_RANGES: Final = 64
 """Coverage ranges of one instance kept in memory before old ones are left to the table."""
 
@@ -180,6 +184,11 @@ class UsageFold:
                 )
                 self._machines[fact.machine_id] = machine
                 page.machines[fact.machine_id] = machine
+            case e.MachineEnrolled():
+                machine = self._machine(fact.machine_id, stored.recorded_at)
+                for gpu_uuid in fact.gpu_uuids:
+                    machine.describe(gpu_uuid, None)
+                self._inventory(machine, fact.inventory)
             case e.InstanceCreated():
                 self._created(fact)
             case e.BidChanged() | e.ReservationBought() | e.ReservationEnded():
@@ -189,6 +198,8 @@ class UsageFold:
             case e.GpusAssigned():
                 meter = self._meters[fact.instance_id]
                 meter.assign(fact.assigned_at)
+                machine = self._machine(meter.machine_id, stored.recorded_at)
+                machine.hand_over(fact.gpu_uuids, meter.instance_id)
                 if meter.lost and meter.lost[-1][1] == FAR_FUTURE:
                     meter.lost[-1][1] = fact.assigned_at
                     meter.dirty_lost.add(meter.lost[-1][0])
@@ -205,16 +216,15 @@ class UsageFold:
                 if fact.gpu_until is not None:
                     self._close_interval(fact.instance_id, fact.gpu_until)
             case e.InstanceStopped():
-                self._close_interval(fact.instance_id, fact.stopped_at).release(fact.stopped_at)
+                self._release(fact.instance_id, fact.stopped_at)
                 if fact.reason == "zero_balance":
                     self._late_exhaustion(fact, stored.position)
             case e.InstanceDisplaced():
-                self._close_interval(fact.instance_id, fact.displaced_at).release(fact.displaced_at)
+                self._release(fact.instance_id, fact.displaced_at)
             case e.InstanceExpired():
-                self._close_interval(fact.instance_id, fact.expired_at).release(fact.expired_at)
+                self._release(fact.instance_id, fact.expired_at)
             case e.InstanceDestroyed():
-                meter = self._close_interval(fact.instance_id, fact.destroyed_at)
-                meter.release(fact.destroyed_at)
+                meter = self._release(fact.instance_id, fact.destroyed_at)
                 meter.destroyed = fact.destroyed_at
                 meter.dirty = True
                 if meter.lost and meter.lost[-1][1] == FAR_FUTURE:
@@ -279,9 +289,8 @@ class UsageFold:
             )
         )
         self._meters[meter.instance_id] = meter
-        if fact.machine_id not in self._machines:
-            self._load({fact.machine_id}, fact.created_at)
-        self._machines[fact.machine_id].instances[meter.instance_id] = meter
+        machine = self._machine(fact.machine_id, fact.created_at)
+        machine.instances[meter.instance_id] = meter
         self._page.meters[meter.instance_id] = meter
 
     def _agree(self, instance_id: int, coming: Sequence[e.Coming]) -> None:
@@ -311,9 +320,30 @@ class UsageFold:
         if start < stored.recorded_at:
             self._reclaim(meter, start, min(until, stored.recorded_at))
 
+    def _machine(self, machine_id: int, recorded_at: int) -> MachineMeter:
+        """A machine that a fact is about; it goes with the page."""
+        if machine_id not in self._machines:
+            self._load({machine_id}, recorded_at)
+        machine = self._page.machines[machine_id] = self._machines[machine_id]
+        return machine
+
+    def _inventory(self, machine: MachineMeter, inventory: Inventory | None) -> None:
+        for gpu in inventory.gpus if inventory is not None else ():
+            if gpu.uuid in machine.gpus:
+                machine.describe(gpu.uuid, gpu.max_power_mw)
+
+    def _release(self, instance_id: int, at: int) -> Meter:
+        """The GPUs, if it held any, went back at second *at*."""
+        meter = self._close_interval(instance_id, at)
+        meter.release(at)
+        self._machine(meter.machine_id, at).hand_over((), instance_id)
+        return meter
+
     def _close_interval(self, instance_id: int, until: int) -> Meter:
         meter = self._meters[instance_id]
         self._page.meters[instance_id] = meter
+        if meter.idle_until:
+            meter.busy()
         if meter.intervals and meter.intervals[-1][1] == FAR_FUTURE:
             last = meter.intervals[-1]
             last[1] = max(until, last[0])
@@ -352,6 +382,9 @@ class UsageFold:
         machine = self._machines[report.machine]
         self._page.reports += 1
         self._page.ticks += stored.count if report.instances else 0
+        if report.inventory is not None:
+            self._page.machines[machine.machine_id] = machine
+            self._inventory(machine, report.inventory)
         if not report.count:
             return
         assert self._late is not None
@@ -373,6 +406,8 @@ class UsageFold:
             for block in blocks:
                 self._slow_block(machine, block, low, position, limits[block.instance])
                 position += block.count
+        if report.gpus:
+            self._samples(machine, report.gpus)
 
     def _attest(
         self, machine: MachineMeter, start: int, until: int, low: int, position: int
@@ -434,14 +469,21 @@ class UsageFold:
             self._slow_block(machine, block, low, position, None)
             return
         seconds = 0
+        interval: Sequence[int] = _NO_INTERVAL
         if block.state[0][0] in GPU_BILLABLE:
-            interval = meter.intervals[-1] if meter.intervals else None
-            if interval is None or start < interval[0] or end > interval[1]:
+            if meter.intervals:
+                interval = meter.intervals[-1]
+            if start < interval[0] or end > interval[1]:
                 self._slow_block(machine, block, low, position, None)
                 return
             seconds = block.count
         meter.covered.append(start, end, position)
         self._page.meters[meter.instance_id] = meter
+        # Unknown is 255: one look at the last second tells all that is not idle.
+        if seconds and block.util[-1] < IDLE_BELOW_PERCENT and interval[1] >= FAR_FUTURE:
+            meter.idle(start, end, idle_tail(block.util))
+        elif meter.idle_until:
+            meter.busy()
         self._posting.post(
             meter,
             meter.segment,
@@ -473,6 +515,7 @@ class UsageFold:
         covered = meter.covered
         if start < covered.trimmed:
             self._reload(covered, "coverage", "instance_id", meter.instance_id)
+        seen_until = covered.until
         taken = overlap(covered.ranges, start, end)
         for first, last in taken:
             note(
@@ -515,6 +558,33 @@ class UsageFold:
                 moved_down = sum(down[a - start : b - start])
                 if moved_up or moved_down:
                     self._posting.post(meter, segment, a, b, position, 0, 0, moved_up, moved_down)
+        self._look_for_work(meter, block, seen_until)
+
+    @staticmethod
+    def _look_for_work(meter: Meter, block: InstanceBlock, seen_until: int) -> None:
+        """Go on with the idle run, or end it, by the ticks after everything seen before."""
+        interval = meter.intervals[-1] if meter.intervals else _NO_INTERVAL
+        for state, begin, end in block_states(block):
+            start = max(begin, seen_until)
+            if start >= end:
+                continue
+            util = block.util[start - block.start : end - block.start]
+            inside = interval[0] <= start and interval[1] >= FAR_FUTURE
+            if inside and state in GPU_BILLABLE and util[-1] < IDLE_BELOW_PERCENT:
+                meter.idle(start, end, idle_tail(util))
+            elif meter.idle_until:
+                meter.busy()
+
+    def _samples(self, machine: MachineMeter, samples: Sequence[GpuSample]) -> None:
+        """An idle run holds only where every reading of its GPUs agrees."""
+        for sample in samples:
+            gpu = machine.gpus.get(sample.gpu_uuid)
+            if gpu is None or gpu.instance_id is None:
+                continue
+            meter = machine.instances.get(gpu.instance_id)
+            if meter is not None and meter.idle_until and not is_idle(sample, gpu.max_power_mw):
+                meter.busy(sample.at)
+                self._page.meters[meter.instance_id] = meter
 
     def _idle(self, meter: Meter, start: int, end: int, position: int) -> None:
         """Seconds of a term that the machine attests and in which the instance held no GPUs."""

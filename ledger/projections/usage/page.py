@@ -182,6 +182,7 @@ def write(connection: Connection, page: Page, *, lock_accounts: bool) -> None:
     if lock_accounts and charged:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [CREDIT_LOCK])
     _write_platform(connection, page)
+    _write_gpus(connection, page)
     _write_meters(connection, page)
     _write_coverage(connection, "coverage", "instance_id", page.meters)
     _write_coverage(connection, "machine_coverage", "machine_id", page.machines)
@@ -253,6 +254,7 @@ def _write_meters(connection: Connection, page: Page) -> None:
     intervals = []
     lost = []
     holds = []
+    idle = []
     segments = []
     for meter in page.meters.values():
         meter.dirty = False
@@ -271,6 +273,9 @@ def _write_meters(connection: Connection, page: Page) -> None:
                 if start in meter.dirty_holds:
                     holds.append((meter.instance_id, start, _end(end)))
             meter.dirty_holds.clear()
+        if meter.dirty_idle:
+            idle.append(meter)
+            meter.dirty_idle = False
         for segment in meter.segments:
             if segment.dirty:
                 segments.append((meter.instance_id, segment))
@@ -289,8 +294,40 @@ def _write_meters(connection: Connection, page: Page) -> None:
                 " ON CONFLICT (instance_id, start) DO UPDATE SET until = EXCLUDED.until",
                 _columns(rows),
             )
+    if idle:
+        _write_idle(connection, idle)
     if segments:
         _write_segments(connection, segments)
+
+
+def _write_idle(connection: Connection, meters: list[Meter]) -> None:
+    runs = [(one.instance_id, one.idle_from, one.idle_until) for one in meters if one.idle_until]
+    gone = [one.instance_id for one in meters if not one.idle_until]
+    if gone:
+        connection.execute("DELETE FROM idle_spans WHERE instance_id = ANY(%s)", [gone])
+    if runs:
+        connection.execute(
+            "INSERT INTO idle_spans SELECT * FROM unnest(%b::int8[], %b::int8[], %b::int8[])"
+            " ON CONFLICT (instance_id) DO UPDATE SET start = EXCLUDED.start,"
+            " until = EXCLUDED.until",
+            _columns(runs),
+        )
+
+
+def _write_gpus(connection: Connection, page: Page) -> None:
+    rows = []
+    for machine in page.machines.values():
+        for gpu_uuid in machine.dirty_gpus:
+            gpu = machine.gpus[gpu_uuid]
+            rows.append((gpu_uuid, machine.machine_id, gpu.max_power_mw, gpu.instance_id))
+        machine.dirty_gpus.clear()
+    if rows:
+        connection.execute(
+            "INSERT INTO metered_gpus SELECT * FROM unnest(%b::text[], %b::int8[], %b::int8[],"
+            " %b::int8[]) ON CONFLICT (gpu_uuid) DO UPDATE SET machine_id = EXCLUDED.machine_id,"
+            " max_power_mw = EXCLUDED.max_power_mw, instance_id = EXCLUDED.instance_id",
+            _columns(rows),
+        )
 
 
 _SEGMENT_SUMS = ", ".join(

@@ -120,11 +120,14 @@ class Meter:
         "destroyed",
         "dirty",
         "dirty_holds",
+        "dirty_idle",
         "dirty_intervals",
         "dirty_lost",
         "disk_bytes",
         "holds",
         "host_id",
+        "idle_from",
+        "idle_until",
         "instance_id",
         "intervals",
         "lost",
@@ -164,10 +167,14 @@ class Meter:
         """Lost-disk intervals: start, end."""
         self.holds: list[list[int]] | None = None
         """When it held GPUs: start, end; only since it was first reserved."""
+        self.idle_from = 0
+        self.idle_until = 0
+        """The unbroken idle run up to its last tick; both 0 while that one shows work."""
         self.dirty = True
         self.dirty_intervals: set[int] = set()
         self.dirty_lost: set[int] = set()
         self.dirty_holds: set[int] = set()
+        self.dirty_idle = False
 
     def add_segment(self, segment: Segment) -> None:
         """Agree on terms from a second on; what was agreed for then and later is replaced."""
@@ -203,6 +210,23 @@ class Meter:
             self.holds[-1][1] = max(at, self.holds[-1][0])
             self.dirty_holds.add(self.holds[-1][0])
 
+    def idle(self, start: int, end: int, tail: int) -> None:
+        """Ticks of `[start, end)` of which the last *tail* show nothing at work."""
+        if tail < end - start or start != self.idle_until:
+            self.idle_from = end - tail
+        self.idle_until = end
+        self.dirty_idle = True
+
+    def busy(self, at: int | None = None) -> None:
+        """Something is at work, in second *at* or at the end of what was seen."""
+        if at is not None and at < self.idle_from:
+            return
+        if at is None or at + 1 >= self.idle_until:
+            self.idle_from = self.idle_until = 0
+        else:
+            self.idle_from = at + 1
+        self.dirty_idle = True
+
     def watch_holds(self) -> None:
         """From the first reservation on, seconds without GPUs matter."""
         if self.holds is None:
@@ -212,10 +236,24 @@ class Meter:
                 self.dirty_holds.add(self.assigned_at)
 
 
+class Gpu:
+    """One GPU: what it may draw, if known, and which instance holds it."""
+
+    __slots__ = ("instance_id", "max_power_mw")
+
+    def __init__(self, max_power_mw: int | None, instance_id: int | None) -> None:
+        """Take what is known."""
+        self.max_power_mw = max_power_mw
+        self.instance_id = instance_id
+
+
 class MachineMeter:
     """One machine as the meters see it; links in bytes per second."""
 
-    __slots__ = ("covered", "dirty", "down_link", "instances", "machine_id", "up_link")
+    __slots__ = (
+        "covered", "dirty", "dirty_gpus", "down_link", "gpus", "instances", "machine_id",
+        "up_link",
+    )  # fmt: skip
 
     def __init__(self, machine_id: int, up_link: int, down_link: int) -> None:
         """A machine without instances."""
@@ -224,7 +262,29 @@ class MachineMeter:
         self.down_link = down_link
         self.covered = Covered()
         self.instances: dict[int, Meter] = {}
+        self.gpus: dict[str, Gpu] = {}
+        """By UUID."""
         self.dirty = True
+        self.dirty_gpus: set[str] = set()
+
+    def describe(self, gpu_uuid: str, max_power_mw: int | None) -> None:
+        """A GPU of this machine, as its last inventory has it."""
+        known = self.gpus.get(gpu_uuid)
+        if known is None:
+            self.gpus[gpu_uuid] = Gpu(max_power_mw, None)
+        elif max_power_mw in {None, known.max_power_mw}:
+            return
+        else:
+            known.max_power_mw = max_power_mw
+        self.dirty_gpus.add(gpu_uuid)
+
+    def hand_over(self, gpu_uuids: Sequence[str], instance_id: int) -> None:
+        """These GPUs are the instance's, and no others."""
+        for gpu_uuid, gpu in self.gpus.items():
+            holder = instance_id if gpu_uuid in gpu_uuids else None
+            if gpu.instance_id != holder and instance_id in {holder, gpu.instance_id}:
+                gpu.instance_id = holder
+                self.dirty_gpus.add(gpu_uuid)
 
 
 _METERS = (
@@ -251,6 +311,12 @@ def load_machines(
         [ids],
     ):
         machines[machine_id].covered.restore(start, until, position)
+    for gpu_uuid, machine_id, max_power_mw, instance_id in connection.execute(
+        "SELECT gpu_uuid, machine_id, max_power_mw, instance_id FROM metered_gpus"
+        " WHERE machine_id = ANY(%s)",
+        [ids],
+    ):
+        machines[machine_id].gpus[gpu_uuid] = Gpu(max_power_mw, instance_id)
     rows = connection.execute(
         f"{_METERS} machine_id = ANY(%s) AND (destroyed_at IS NULL OR destroyed_at > %s)"
         " ORDER BY instance_id",
@@ -326,6 +392,10 @@ def _meters(connection: Connection, rows: Sequence[Any]) -> dict[int, Meter]:
         held = meters[instance_id].holds
         assert held is not None, instance_id
         held.append([start, FAR_FUTURE if until is None else until])
+    for instance_id, start, until in connection.execute(
+        "SELECT instance_id, start, until FROM idle_spans WHERE instance_id = ANY(%s)", [ids]
+    ):
+        meters[instance_id].idle_from, meters[instance_id].idle_until = start, until
     for instance_id, start, until in connection.execute(
         "SELECT instance_id, start, until FROM lost_disks WHERE instance_id = ANY(%s)"
         " ORDER BY instance_id, start",

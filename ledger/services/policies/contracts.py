@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ledger.domain.instance import LAUNCH_TIMEOUT_SECONDS, ExpireInstance, TimeOutLaunch
 from ledger.services import accounts
+from ledger.services.incidents import judge_timeouts
 from ledger.services.ledger import Ledger
 from ledger.services.notices import notify
 from ledger.services.policies.common import is_due
@@ -38,7 +39,8 @@ def time_out_launches(ledger: Ledger) -> None:
         return
     with ledger.unit() as unit:
         due = [row[0] for row in unit.connection.execute(query, [unit.now])]
-        command_all(unit, [(one, TimeOutLaunch()) for one in due])
+        failed = command_all(unit, [(one, TimeOutLaunch()) for one in due])
+        judge_timeouts(unit, failed)
 
 
 def expire_holds(ledger: Ledger) -> None:

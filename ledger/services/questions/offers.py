@@ -276,7 +276,7 @@ class _Query:
             return self._plain()
         if field.bound is not None and rises != (way == "desc"):
             return self._plain()
-        sign, worst, end = ("<=", "max", "infinity") if way == "asc" else (">=", "min", "-infinity")
+        sign, worst = ("<=", "max") if way == "asc" else (">=", "min")
         nulls = " NULLS LAST" if field.bound is None else ""
         keys = ", ".join([*self._keys, "o.offer_id"])
         return (
@@ -288,8 +288,7 @@ class _Query:
             f" filled AS MATERIALIZED (SELECT count(*) = %(limit)s AS is_full, {worst}(k0) AS worst"
             " FROM first),"
             f" chosen AS (SELECT {keys} {self._from} WHERE (SELECT is_full FROM filled)"
-            f" AND {self._where} AND {bound} {sign}"
-            f" (SELECT coalesce(worst, '{end}') FROM filled)"
+            f" AND {self._where} AND {bound} {sign} (SELECT worst FROM filled)"
             f" UNION ALL SELECT {keys} {self._from} WHERE NOT (SELECT is_full FROM filled)"
             f" AND {self._where})"
             f" SELECT * FROM chosen ORDER BY {self._by_alias} LIMIT %(limit)s"

@@ -6,6 +6,19 @@ from typing import Final
 
 from ledger.domain import events as e
 from tests.golden.examples.core import CORE
+from tests.golden.examples.disputes import DISPUTES
 from tests.golden.examples.market import MARKET
+from tests.golden.examples.operations import OPERATIONS
+from tests.golden.examples.safety import SAFETY
+from tests.golden.examples.trust import TRUST
+from tests.golden.examples.webhooks import WEBHOOKS
 
-EXAMPLES: Final[tuple[e.AnyFact, ...]] = (*CORE, *MARKET)
+EXAMPLES: Final[tuple[e.AnyFact, ...]] = (
+    *CORE,
+    *MARKET,
+    *OPERATIONS,
+    *WEBHOOKS,
+    *SAFETY,
+    *TRUST,
+    *DISPUTES,
+)
