@@ -19,12 +19,14 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from ledger.errors import LedgerError
 from ledger.projections.runner import UsageRunner, wait_for_events
 from ledger.services import policies
+from ledger.services.check_timer import keep_slots
 from ledger.services.ledger import Ledger
 from ledger.store.database import Connection, translating
 from ledger.store.log import ensure_partitions
 
 PROJECTIONS_LOCK: Final = 7_415_003
 JOBS_LOCK: Final = 7_415_004
+WEBHOOKS_LOCK: Final = 7_415_006
 _POLL_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 1.0
 _PARTITION_SECONDS: Final = 60
@@ -113,6 +115,11 @@ def start_jobs(ledger: Ledger) -> BackgroundScheduler:
 
         return run
 
+    def each_second() -> None:
+        # First: it sees whether the timer stood still, before checks are judged.
+        keep_slots(ledger)
+        policies.run_due(ledger)
+
     def partitions() -> None:
         with ledger.database.pool.connection() as connection:
             made = ensure_partitions(connection)
@@ -124,7 +131,7 @@ def start_jobs(ledger: Ledger) -> BackgroundScheduler:
         executors={"default": ThreadPoolExecutor(1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
-    scheduler.add_job(as_leader(lambda: policies.run_due(ledger)), "interval", seconds=1)
+    scheduler.add_job(as_leader(each_second), "interval", seconds=1)
     scheduler.add_job(as_leader(partitions), "interval", seconds=_PARTITION_SECONDS)
     scheduler.start()
     return scheduler

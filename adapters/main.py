@@ -28,6 +28,7 @@ from ledger.errors import RejectedError
 from ledger.projections.runner import require_generation
 from ledger.services import accounts
 from ledger.services.ledger import Ledger
+from ledger.services.webhooks import configured_reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,12 +60,13 @@ def serve(
         workers: API processes.
 
     Raises:
-        RejectedError: `port_in_use`.
+        RejectedError: `port_in_use`, or `invalid_setting`.
     """
     configure_logging()
     os.environ[HOME_VARIABLE] = str(home)
     os.environ[_PARENT_VARIABLE] = str(os.getpid())
     with_api = only in (None, "api")
+    configured_reach()
     if with_api:
         _require_port(host, port)
     ledger = Ledger.open(home)
@@ -105,13 +107,32 @@ def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
     keeper = threading.Thread(target=keep_database, args=[ledger, stop], name="database-keeper")
     keeper.start()
     scheduler = start_jobs(ledger) if "jobs" in parts else None
+    sending = _start_webhooks(ledger, stop) if "jobs" in parts else None
     if "projections" in parts:
         run_projections(ledger, stop)
     stop.wait()
     if scheduler is not None:
         scheduler.shutdown(wait=True)
+    if sending is not None:
+        sending.join()
     keeper.join()
     return 0
+
+
+def _start_webhooks(ledger: Ledger, stop: threading.Event) -> threading.Thread:
+    """Send what accounts asked to be told, in a thread of its own, as long as this process leads.
+
+    Raises:
+        RejectedError: `invalid_setting`.
+    """
+    from adapters.jobs import WEBHOOKS_LOCK, Leadership
+    from adapters.webhooks.sender import run_webhooks
+
+    leadership = Leadership(ledger, WEBHOOKS_LOCK)
+    args = [ledger, leadership, stop, configured_reach()]
+    thread = threading.Thread(target=run_webhooks, args=args, name="webhooks")
+    thread.start()
+    return thread
 
 
 def create_app() -> Litestar:

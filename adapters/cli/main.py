@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
-from adapters.cli import keys, questions, running
+from adapters.cli import calc, keys, offers, questions, running, supervising
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
 OK: Final = 0
@@ -63,12 +63,18 @@ keys_app = App(name="keys", help="API keys: create, list, revoke.", group=_WRITE
 keys_app.command(keys.create)
 keys_app.command(keys.listed, name="list")
 keys_app.command(keys.revoke)
+calc_app = App(name="calc", help="Estimates: cost, memory, transfer, budget.", group=_ASK)
+calc_app.command(calc.useful_hour, name="useful-hour")
+calc_app.command(calc.memory)
+calc_app.command(calc.transfer)
+calc_app.command(calc.budget)
 scenario_app = App(name="scenario", help="Scenarios: the business as text.", group=_RUN)
 scenario_app.command(running.scenario_run, name="run")
 
 for command in (
     running.serve,
     running.demo,
+    supervising.supervise,
     running.trace,
     running.rebuild,
     running.backup,
@@ -79,6 +85,8 @@ app.command(scenario_app)
 for question in (
     questions.accounts,
     questions.machines,
+    offers.offers,
+    offers.allocations,
     questions.instances,
     questions.ticks,
     questions.charges,
@@ -92,6 +100,7 @@ for question in (
 ):
     app.command(question, group=_ASK)
 app.command(questions.trial_balance, name="trial-balance", group=_ASK)
+app.command(calc_app)
 app.command(keys_app)
 app.command(keys.deposit, group=_WRITE)
 

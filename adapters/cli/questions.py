@@ -219,7 +219,8 @@ def explain(
     instance: Id,
     *,
     meter: Annotated[
-        Literal["gpu", "storage", "up", "down"] | None, Parameter(help="Only this meter.")
+        Literal["gpu", "storage", "up", "down", "reserved_idle"] | None,
+        Parameter(help="Only this meter."),
     ] = None,
     segment: Annotated[
         Id | None, Parameter(help="Only the rate segment with this number, from 1.")

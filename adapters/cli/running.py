@@ -80,6 +80,7 @@ def scenario_run(
 def trace(
     nodes: Annotated[Path, Parameter(help="CSV of the cluster's nodes.")],
     pods: Annotated[Path, Parameter(help="CSV of the pods that ran on it.")],
+    /,
     *,
     start: Annotated[
         int, Parameter(help="First second of the window.", validator=Number(gte=0, lte=2**40))
@@ -87,16 +88,39 @@ def trace(
     seconds: Annotated[
         int | None, Parameter(help="Length of the window.", validator=Number(gte=1, lte=2**40))
     ] = None,
+    interruptible: Annotated[
+        bool,
+        Parameter(negative="", help="Best-effort pods (qos BE) bid; the auction decides who runs."),
+    ] = False,
+    nodes_max: Annotated[
+        int | None,
+        Parameter("--nodes", help="Only this many nodes, in file order.", validator=Number(gte=1)),
+    ] = None,
+    min_gpus: Annotated[
+        int, Parameter(help="Only nodes with this many GPUs.", validator=Number(gte=1, lte=16))
+    ] = 1,
     json: AsJson = False,
     keep: Keep = None,
 ) -> int:
     """Bill a cluster's trace second by second, as fast as it can.
 
-    Example: gpuledger trace nodes.csv pods.csv --start 12000000 --seconds 86400
+    With --interruptible on a small cluster (--nodes, --min-gpus), displacement really happens.
+
+    Example: gpuledger trace nodes.csv pods.csv --interruptible --nodes 4 --min-gpus 8
     """
     from adapters.simulation.trace import run
 
-    return run(nodes, pods, start=start, seconds=seconds, as_json=json, keep=keep)
+    return run(
+        nodes,
+        pods,
+        start=start,
+        seconds=seconds,
+        as_json=json,
+        keep=keep,
+        interruptible=interruptible,
+        first_nodes=nodes_max,
+        min_gpus=min_gpus,
+    )
 
 
 def rebuild(

@@ -22,7 +22,28 @@ from adapters.http.errors import (
     on_ledger_error,
 )
 from adapters.http.metrics import Metrics
-from adapters.http.native import accounts, instances, machines, money, records, usage
+from adapters.http.native import (
+    accounts,
+    calculators,
+    contracts,
+    corrections,
+    disputes,
+    instances,
+    machines,
+    money,
+    notices,
+    offers,
+    operations,
+    outages,
+    records,
+    safety,
+    statements,
+    top_ups,
+    trust,
+    usage,
+    webhooks,
+    witnesses,
+)
 from adapters.http.operations import document
 from ledger.errors import LedgerError
 from ledger.services.ledger import Ledger
@@ -33,9 +54,23 @@ _TAGS: Final = {
     "accounts": (accounts, "Accounts, API keys, balances"),
     "money": (money, "Deposits, transfers, holds, charges"),
     "machines": (machines, "Registration, enrolment, listings"),
+    "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
+    "contracts": (contracts, "Bids, reservations, price increases"),
+    "safety": (safety, "Caps, alerts, leases, idleness, cleanup"),
+    "top-ups": (top_ups, "Automatic charges: consent first"),
     "usage": (usage, "Signed usage reports"),
     "records": (records, "Invoices, anomalies, the log"),
+    "trust": (trust, "Ratings, checks, verification, papers"),
+    "operations": (operations, "Maintenance, expired contracts"),
+    "outages": (outages, "Probes, outages, compensation"),
+    "notices": (notices, "What an account has to know"),
+    "webhooks": (webhooks, "Where notices are sent, signed, at least once"),
+    "statements": (statements, "What a day cost, with a proof of every line"),
+    "disputes": (disputes, "Disputes: opened, held, answered, resolved"),
+    "witnesses": (witnesses, "Heartbeats, and minutes that contradict each other"),
+    "corrections": (corrections, "Reversals, replacements, credit notes"),
+    "calculators": (calculators, "Estimates before renting; they change nothing"),
 }
 
 

@@ -7,16 +7,18 @@ error that says what was probably meant.
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from adapters.simulation.steps import STEPS
+from adapters.simulation.steps.readers import name, span_seconds, whole
+from adapters.simulation.steps.registry import EXPECTATIONS, Step
 from ledger.domain.ids import parse_rfc3339
-from ledger.domain.money import parse_dollars, parse_fee
+from ledger.domain.money import parse_fee
 from ledger.errors import RejectedError
 
 
@@ -67,18 +69,6 @@ _add("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step, its values read: instants are Unix seconds, amounts and rates nanos."""
-
-    number: int
-    line: int
-    at: int
-    do: str
-    values: Mapping[str, Any]
-    refused: str | None
-
-
-@dataclass(frozen=True)
 class Scenario:
     """A whole file."""
 
@@ -89,142 +79,11 @@ class Scenario:
     expect: Located = field(default_factory=Located)
 
 
-# --- what the keys of a step may hold ------------------------------------------------------------
-
-_SPAN: Final = re.compile(r"([+-])(\d+)([smhd])")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-Reader = Callable[[Any], Any]
-
-
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        message = f"{value!r} is not a name"
-        raise ValueError(message)
-    return value
-
-
-def _money(value: Any) -> int:
-    if not isinstance(value, str):
-        message = f'write amounts and rates as text: "{value}"'
-        raise ValueError(message)  # noqa: TRY004 - a mistake in a file, told with its line
-    try:
-        return parse_dollars(value)
-    except RejectedError as error:
-        raise ValueError(error.message) from error
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        message = f"{value!r} is not a whole number from 0 on"
-        raise ValueError(message)
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        message = f"{value!r} is neither true nor false"
-        raise ValueError(message)  # noqa: TRY004 - a mistake in a file, told with its line
-    return value
-
-
-def _boot(value: Any) -> int | None:
-    return None if value == "manual" else _whole(value)
-
-
-def span_seconds(text: Any) -> int | None:
-    """Seconds of a text such as ``+90s`` or ``-2h``; none if it is not one."""
-    found = _SPAN.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
-        return None
-    seconds = int(found[2]) * _SECONDS[found[3]]
-    return seconds if found[1] == "+" else -seconds
-
-
-def _instant(value: Any) -> int | str:
-    """A Unix second, or a span that is counted from the step's own second."""
-    if span_seconds(value) is not None:
-        return str(value)
-    if not isinstance(value, str):
-        message = f"{value!r} is not an instant"
-        raise ValueError(message)  # noqa: TRY004 - a mistake in a file, told with its line
-    return parse_rfc3339(value)
-
-
-def _anything(value: Any) -> Any:
-    return value
-
-
-_REQUIRED: Final[dict[str, dict[str, Reader]]] = {
-    "open-account": {"account": _name},
-    "deposit": {"account": _name, "amount": _money},
-    "refund": {"account": _name, "amount": _money, "of": _name},
-    "transfer": {"from": _name, "to": _name, "amount": _money},
-    "hold": {"account": _name, "amount": _money, "id": _name},
-    "release": {"account": _name, "id": _name},
-    "capture": {"account": _name, "id": _name},
-    "machine": {"machine": _name, "host": _name, "gpus": _whole, "gpu_name": _name},
-    "list": {"machine": _name, "gpu_hour": _money, "storage_gb_month": _money},
-    "unlist": {"machine": _name},
-    "rent": {"as": _name, "account": _name, "machine": _name, "disk_gb": _whole},
-    "start": {"instance": _name},
-    "stop": {"instance": _name},
-    "destroy": {"instance": _name},
-    "reboot": {"instance": _name},
-    "traffic": {"instance": _name},
-    "util": {"instance": _name, "gpu": _whole},
-    "exit": {"instance": _name},
-    "confirm": {"instance": _name},
-    "silence": {"machine": _name},
-    "resume": {"machine": _name},
-    "crash": {"machine": _name},
-    "recover": {"machine": _name},
-    "redeliver": {"machine": _name},
-    "ticks": {"instance": _name, "from": _instant, "until": _instant},
-    "rebuild": {},
-    "expect": {},
-}
-_OPTIONAL: Final[dict[str, dict[str, Reader]]] = {
-    "open-account": {"credit": _money},
-    "deposit": {"id": _name},
-    "refund": {"id": _name},
-    "transfer": {"id": _name},
-    "hold": {},
-    "capture": {"amount": _money},
-    "release": {"amount": _money},
-    "machine": {
-        "gpu_ram_gb": _whole,
-        "cpu_cores": _whole,
-        "ram_gb": _whole,
-        "disk_gb": _whole,
-        "up_mbps": _whole,
-        "down_mbps": _whole,
-    },
-    "list": {
-        "up_gb": _money,
-        "down_gb": _money,
-        "min_bid": _money,
-        "min_gpus": _whole,
-        "until": _instant,
-        "reserved_discount_max": _name,
-    },
-    "rent": {"gpus": _whole, "boot": _boot, "label": _name, "wait": _flag},
-    "traffic": {"up": _whole, "down": _whole},
-    "ticks": {"running": _flag, "up": _whole, "down": _whole},
-}
-NOT_BUILT: Final = {
-    "grant", "reserve", "unreserve", "caps", "maintenance", "volume", "delete-volume", "bid",
-    "checks", "accept-price", "reject-price", "dispute", "resolve", "credit-note",
-}  # fmt: skip
+NOT_BUILT: Final = {"grant", "volume", "delete-volume"}
 _KEYS_NOT_BUILT: Final = {
-    "open-account": {"tax", "timezone", "billing", "anchor_day", "auto_top_up"},
-    "rent": {"bid"},
+    "open-account": {"tax", "timezone", "billing", "anchor_day"},
 }
-EXPECTATIONS: Final = {
-    "balances", "held", "states", "running", "billed_seconds", "charges", "hosts", "platform",
-    "invoices", "anomalies", "notices", "trial_balance",
-}  # fmt: skip
-_EXPECTATIONS_NOT_BUILT: Final = {"reliability", "min_bid", "offers", "documents"}
+_EXPECTATIONS_NOT_BUILT: Final = {"documents"}
 _SETTINGS: Final = {
     "platform_fee": "0.15",
     "report_seconds": 10,
@@ -304,11 +163,10 @@ class _Reading:
         do = step.get("do")
         if do in NOT_BUILT:
             raise self._fail(step.line, f"`{do}` is not built yet")
-        if not isinstance(do, str) or do not in _REQUIRED:
-            hint = _meant(str(do), set(_REQUIRED))
+        if not isinstance(do, str) or do not in STEPS:
+            hint = _meant(str(do), set(STEPS))
             raise self._fail(step.line, f"there is no step `{do}`{hint}")
-        required = _REQUIRED[do]
-        optional = _OPTIONAL.get(do, {})
+        required, optional, _, lasts = STEPS[do]
         for key in step:
             if key in _KEYS_NOT_BUILT.get(do, ()):
                 raise self._fail(step.lines[key], f"`{key}` of `{do}` is not built yet")
@@ -318,7 +176,6 @@ class _Reading:
                 if key in _EXPECTATIONS_NOT_BUILT:
                     raise self._fail(step.lines[key], f"the expectation `{key}` is not built yet")
             self._known(step, EXPECTATIONS | {"do", "at"}, "expectation")
-            optional = dict.fromkeys(EXPECTATIONS, _anything)
         else:
             self._known(step, common | required.keys() | optional.keys(), f"key of `{do}`")
         for key in required:
@@ -344,6 +201,8 @@ class _Reading:
             expected.lines = step.lines
             self.expectations(expected, step.line)
             values = {"expect": expected}
+        if lasts is not None:
+            self._second = at + lasts(values)
         return Step(number, step.line, at, do, values, refused)
 
     def _at(self, step: Located) -> int:
@@ -389,7 +248,7 @@ class _Reading:
 
 def _setting(key: str, value: Any) -> Any:
     if key in {"report_seconds", "boot", "late_usage_hours"}:
-        number = _whole(value)
+        number = whole(value)
         if key == "report_seconds" and not 1 <= number <= 300:  # noqa: PLR2004 - limit of a report
             message = "a report covers 1 to 300 seconds"
             raise ValueError(message)
@@ -399,16 +258,13 @@ def _setting(key: str, value: Any) -> Any:
         if value not in {"on", "off"}:
             message = 'is "on" or "off"'
             raise ValueError(message)
-        if key == "admit_waiting_bids" and value == "on":
-            message = "waiting bids are not built yet"
-            raise ValueError(message)
         return value
     if key == "billing":
         if value != "monthly":
             message = "only monthly billing is built yet"
             raise ValueError(message)
         return value
-    parse_fee(_name(value))
+    parse_fee(name(value))
     return value
 
 

@@ -9,8 +9,17 @@ from typing import Any
 from adapters.simulation.world import World
 from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars
+from ledger.services.credit import LOCKED
+from ledger.services.questions import trust
+from ledger.services.questions.balances import trial_balance
 
 _METERS = ("gpu", "storage", "up", "down")
+# The notices that scenarios speak of; the others tell renters what a scenario shows anyway.
+_NOTICES = [
+    "low_balance_24h", "low_balance_4h", "low_balance_1h", "top_up_soon", "top_up_failed",
+    "top_up_off", "exhausted", "storage_debt", "outbid", "resumed", "offline", "online", "expired",
+    "idle", "disk_high", "maintenance", "extended", "lost_disk",
+]  # fmt: skip
 
 
 def final_state(
@@ -20,13 +29,14 @@ def final_state(
 
     Amounts are decimal texts of dollars, instants RFC 3339.
     """
-    del machines
     state = {
         **_accounts(world),
         **_instances(world, instances),
         "invoices": _invoices(world, instances),
         "anomalies": _anomalies(world, instances),
         "notices": _notices(world),
+        "reliability": _reliability(world, machines),
+        **_market(world, machines),
         "trial_balance": _trial_balance(world),
     }
     world.connection.commit()
@@ -38,9 +48,11 @@ def _accounts(world: World) -> dict[str, Any]:
     balances, held, hosts = {}, {}, {}
     owners = {row[0] for row in world.connection.execute("SELECT DISTINCT host_id FROM machines")}
     for number, posted, charged, reserved, earned, fees in world.connection.execute(
-        "SELECT c.account_id, c.posted, coalesce(u.charged, 0), coalesce((SELECT sum(h.amount)"
+        "SELECT c.account_id, c.posted - coalesce((SELECT sum(l.amount)"  # noqa: S608 - constants
+        f" FROM ({LOCKED}) AS l WHERE l.account_id = c.account_id), 0),"
+        " coalesce(u.charged, 0), coalesce((SELECT sum(h.amount)"
         " FROM holds h WHERE h.account_id = c.account_id AND h.status = 'pending'"
-        " AND h.expires_at > %s), 0), coalesce(u.earned, 0), coalesce(u.fees, 0)"
+        " AND h.expires_at > %s), 0), c.payable + coalesce(u.earned, 0), coalesce(u.fees, 0)"
         " FROM account_credit c LEFT JOIN account_usage u USING (account_id)"
         " ORDER BY c.account_id",
         [world.now],
@@ -50,7 +62,11 @@ def _accounts(world: World) -> dict[str, Any]:
         held[name] = format_dollars(int(reserved))
         if number in owners:
             hosts[name] = format_dollars(int(earned - fees))
-    row = world.connection.execute("SELECT coalesce(sum(fees), 0) FROM account_usage").fetchone()
+    row = world.connection.execute(
+        "SELECT (SELECT coalesce(sum(fees), 0) FROM account_usage) + (SELECT coalesce(sum("
+        "CASE WHEN credit = 'platform_fee' THEN amount ELSE -amount END), 0) FROM movements"
+        " WHERE 'platform_fee' IN (credit, debit))"
+    ).fetchone()
     assert row is not None
     return {
         "balances": balances,
@@ -71,6 +87,13 @@ def _instances(world: World, instances: Mapping[str, int]) -> dict[str, Any]:
             running.append(names[number])
     seconds: dict[str, dict[str, int]] = {name: {"gpu": 0, "storage": 0} for name in instances}
     charges = {name: dict.fromkeys(_METERS, "0") for name in instances}
+    corrected = {
+        (instance, meter): int(amount)
+        for instance, meter, amount in world.connection.execute(
+            "SELECT instance_id, meter, sum(CASE kind WHEN 'charge' THEN amount ELSE -amount END)"
+            " FROM corrections GROUP BY instance_id, meter"
+        )
+    }
     for row in world.connection.execute(
         "SELECT instance_id, sum(gpu_quantity), sum(storage_quantity), sum(gpu_charge),"
         " sum(storage_charge), sum(up_charge), sum(down_charge) FROM rate_segments"
@@ -79,7 +102,7 @@ def _instances(world: World, instances: Mapping[str, int]) -> dict[str, Any]:
         name = names[row[0]]
         seconds[name] = {"gpu": int(row[1]), "storage": int(row[2])}
         charges[name] = {
-            meter: format_dollars(int(amount))
+            meter: format_dollars(int(amount) + corrected.get((row[0], meter), 0))
             for meter, amount in zip(_METERS, row[3:], strict=True)
         }
     return {"states": states, "running": running, "billed_seconds": seconds, "charges": charges}
@@ -146,29 +169,60 @@ def _notices(world: World) -> dict[str, list[str]]:
     names = {number: name for name, number in world.names.items()}
     found: dict[str, list[str]] = {name: [] for name in world.names}
     for number, code in world.connection.execute(
-        "SELECT account_id, code FROM notices ORDER BY position"
+        "SELECT account_id, code FROM notices WHERE code = ANY(%s) ORDER BY position", [_NOTICES]
     ):
         found[names[number]].append(code)
     return found
 
 
+def _reliability(world: World, machines: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Of the last 30 days; the rating has six decimals, and is null below 12 conclusive checks."""
+    found = {}
+    for name, machine in machines.items():
+        seen = trust.rating(world.connection, machine, world.now)
+        rating = None if seen.reliability is None else f"{seen.reliability:.6f}"
+        found[name] = {"passed": seen.passed, "conclusive": seen.n, "rating": rating}
+    return found
+
+
+def _market(world: World, machines: Mapping[str, int]) -> dict[str, Any]:
+    """What a newcomer must bid for a whole machine, and how many offers a search finds."""
+    names = {number: name for name, number in machines.items()}
+    prices = {
+        names[row[0]]: None if row[1] is None else format_dollars(int(row[1]))
+        for row in world.connection.execute(
+            "SELECT m.machine_id, b.amount FROM machines m LEFT JOIN smallest_bids b"
+            " ON b.machine_id = m.machine_id AND b.gpus = m.gpus ORDER BY m.machine_id"
+        )
+        if row[0] in names
+    }
+    found = world.connection.execute(
+        "SELECT count(*) FROM open_offers WHERE verified AND rentable"
+        " AND (until IS NULL OR until > %s)",
+        [world.now],
+    ).fetchone()
+    assert found is not None
+    return {"min_bid": prices, "offers": int(found[0])}
+
+
 def _trial_balance(world: World) -> str:
-    """Debits minus credits over all ledger accounts; usage posts charge = host's share + fee."""
-    row = world.connection.execute(
-        "SELECT coalesce(sum(charged), 0) - coalesce(sum(earned - fees), 0)"
-        " - coalesce(sum(fees), 0) FROM account_usage"
-    ).fetchone()
-    posted = world.connection.execute(
-        "SELECT (SELECT coalesce(sum(posted), 0) FROM account_credit)"
-        " - (SELECT coalesce(sum(amount), 0) FROM movements WHERE credit = 'renter_credit')"
-        " + (SELECT coalesce(sum(amount), 0) FROM movements WHERE debit = 'renter_credit')"
-    ).fetchone()
-    hours = world.connection.execute(
-        "SELECT (SELECT coalesce(sum(charged), 0) FROM account_usage)"
-        " - (SELECT coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge), 0)"
-        "    FROM usage_hours)"
-    ).fetchone()
-    assert row is not None
-    assert posted is not None
-    assert hours is not None
-    return format_dollars(abs(int(row[0])) + abs(int(posted[0])) + abs(int(hours[0])))
+    """Debits minus credits over all ledger accounts, and what accounts hold beside their rows."""
+    rows = trial_balance(world.connection)
+    off = abs(sum(row.debit for row in rows) - sum(row.credit for row in rows))
+    books = {row.ledger_account: row.credit - row.debit for row in rows}
+    kept = world.connection.execute(_KEPT).fetchone()
+    assert kept is not None
+    credit, locked, payable = (int(amount) for amount in kept)
+    off += abs(books.get("renter_credit", 0) - credit)
+    off += abs(books.get("reserved_deposit", 0) - locked)
+    off += abs(books.get("host_payable", 0) - payable)
+    return format_dollars(off)
+
+
+_KEPT = f"""
+SELECT (SELECT sum(posted) FROM account_credit)
+       - (SELECT coalesce(sum(charged), 0) FROM account_usage) - locked.amount, locked.amount,
+       (SELECT sum(payable) FROM account_credit)
+       + (SELECT coalesce(sum(earned - fees), 0) FROM account_usage)
+FROM (SELECT coalesce(sum(amount), 0) AS amount FROM ({LOCKED}) AS one) AS locked
+"""  # noqa: S608 - constants

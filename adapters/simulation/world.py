@@ -18,7 +18,9 @@ from typing import Final, Self
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import SealedReport
 from adapters.hostagent.simulated import SimulatedHost
+from adapters.simulation.gateway import MemoryGateway
 from ledger.domain.events import MachineSpec
+from ledger.domain.idleness import IDLE_BELOW_PERCENT
 from ledger.domain.money import BYTES_PER_GB
 from ledger.errors import CorruptHistoryError
 from ledger.projections.rebuild import RebuildResult, check
@@ -62,6 +64,7 @@ class World:
         self.ledger = Ledger.open(self.home, url=url, clock=self.clock)
         self.ledger.adopt_policy(policy)
         self.usage = UsageService(self.ledger)
+        self.gateway = MemoryGateway()
         self.runner = UsageRunner(page_events=4_000)
         self.connection = self.ledger.database.connect(autocommit=True)
         self.report_seconds = report_seconds
@@ -129,7 +132,7 @@ class World:
     def advance(self, to: int) -> None:
         """Move the clock to second *to*; whatever falls due on the way happens at its second."""
         while self.now < to:
-            self._move(self._next_stop(to))
+            self._move(self.next_stop(to))
 
     def settle(self) -> None:
         """Let hosts obey, confirm and report within the present second, until nothing changes."""
@@ -137,7 +140,7 @@ class World:
             self._deliver(self.now)
             self.project()
             before = head_position(self.connection)
-            policies.run_due(self.ledger)
+            policies.run_due(self.ledger, self.gateway)
             if not self._obey() and head_position(self.connection) == before:
                 return
         message = f"the marketplace does not come to rest at second {self.now}"
@@ -149,12 +152,13 @@ class World:
         self.project()
         self.settle()
 
-    def _next_stop(self, to: int) -> int:
+    def next_stop(self, to: int) -> int:
+        """The next second at which anything falls due, at most *to*; later than now."""
         stops = [to]
         with self.ledger.reading() as connection:
             due = policies.next_due(connection, self.now)
             stops += self._offline_stops(connection)
-        stops.append(self._traffic_stop())
+        stops += [self._traffic_stop(), self._idle_stop()]
         if due is not None:
             stops.append(due)
         for host in self.hosts.values():
@@ -176,8 +180,29 @@ class World:
         contacts = [machines.last_contact(connection, machine) for machine in quiet]
         return [contact + silence + 1 for contact in contacts if contact is not None]
 
+    def _idle_stop(self) -> int:
+        """The next second while something begins to be idle that no tick has shown yet.
+
+        From its first idle tick on, the policy itself says when something is due.
+        """
+        idle = [
+            container.instance
+            for host in self.hosts.values()
+            if host.silent_since is None and not host.is_down
+            for container in host.containers.values()
+            if container.state == "running" and 0 <= container.load.util < IDLE_BELOW_PERCENT
+        ]
+        if not idle:
+            return 2**62
+        known = self.connection.execute(
+            "SELECT count(*) FROM idle_spans WHERE instance_id = ANY(%s)", [idle]
+        ).fetchone()
+        self.connection.commit()
+        assert known is not None
+        return self.now + 1 if known[0] < len(idle) else 2**62
+
     def _traffic_stop(self) -> int:
-        """A second before which no account can run dry, whatever its instances transfer.
+        """A second before which no account reaches a limit, whatever its instances transfer.
 
         Bytes are billed when they are reported, so near the limit every report is a stop.
         """
@@ -210,9 +235,10 @@ class World:
             self.connection.commit()
             return far
         policy = read_policy(self.connection)
+        headroom = policies.headroom(self.connection, list(rates), self.now)
         stop = far
         for account, credit in read_credit(self.connection, rates).items():
-            burn, scale = credit.burn_per_hour()
+            burn, scale = credit.burn_per_hour(self.now)
             per_second = rates[account] + burn // scale // 3_600 + 1
             limit = self.connection.execute(
                 "SELECT CASE WHEN exhausted_at IS NULL THEN 0 ELSE debt_limit END"
@@ -223,6 +249,7 @@ class World:
             left = max(credit.available(self.now, policy), 0) or (
                 credit.available(self.now, policy) + int(limit[0])
             )
+            left = min(left, headroom.get(account, left))
             safe = max(left, 0) // per_second - 2 * self.report_seconds
             if limit[0] and left <= 0:
                 continue

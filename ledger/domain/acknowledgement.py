@@ -78,6 +78,8 @@ class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     rejected: list[Rejection] = []
     desired: Desired | None = None
     checks: list[dict[str, Any]] = []
+    """Open checks, to be answered in the next report: `slot`, `at`, `kind` (ping, challenge or
+    benchmark), `nonce`, and `deadline`, the last second in which an answer counts."""
 
 
 class UsageAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -177,6 +177,11 @@ class UsageReport(_Part):
         return self.start + self.count
 
     @property
+    def brings_news(self) -> bool:
+        """Whether facts may follow from the report, before its ticks are judged."""
+        return bool(self.observed or self.answers or self.health or self.inventory)
+
+    @property
     def ticks(self) -> int:
         """How many ticks the report carries; each has its own place in the log."""
         return sum([block.count for block in self.instances])

@@ -9,7 +9,7 @@ are made here too, so they cannot drift from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from ledger.domain.money import (
     BASIS_POINTS,
@@ -19,8 +19,10 @@ from ledger.domain.money import (
     format_dollars,
 )
 
-Meter = Literal["gpu", "storage", "up", "down"]
-METERS: Final[tuple[Meter, ...]] = ("gpu", "storage", "up", "down")
+Meter = Literal["gpu", "storage", "up", "down", "reserved_idle"]
+METERS: Final[tuple[Meter, ...]] = get_args(Meter)
+SECONDS_METERS: Final = frozenset({"gpu", "storage", "reserved_idle"})
+"""Meters that count seconds; the others count bytes."""
 STORAGE_DIVISOR: Final = BYTES_PER_GB * SECONDS_PER_RATE_MONTH
 
 
@@ -49,7 +51,7 @@ def platform_fee(fee_bp: int, charge: int) -> int:
 
 def charge_of(meter: Meter, rate: int, quantity: int, allocated_bytes: int) -> int:
     """Nanos for the cumulative *quantity* (seconds or bytes) of one segment of *meter*."""
-    if meter == "gpu":
+    if meter in {"gpu", "reserved_idle"}:
         return gpu_charge(rate, quantity)
     if meter == "storage":
         return storage_charge(rate, allocated_bytes, quantity)
@@ -81,6 +83,10 @@ _WRITTEN: Final[dict[Meter, tuple[str, Callable[[int, int, int], str]]]] = {
     "down": (
         "rate [nanos/GB] · bytes entering the instance // 10^9",
         lambda rate, quantity, _disk: f"{rate} · {quantity} // {BYTES_PER_GB}",
+    ),
+    "reserved_idle": (
+        "rate [nanos/h] · seconds of the term without GPUs // 3600",
+        lambda rate, quantity, _disk: f"{rate} · {quantity} // {SECONDS_PER_HOUR}",
     ),
 }
 

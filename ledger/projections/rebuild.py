@@ -17,10 +17,11 @@ import msgspec
 
 from ledger.domain.events import USAGE_REPORTED
 from ledger.errors import ConflictError
-from ledger.projections import facts, usage_page
+from ledger.projections import facts
 from ledger.projections.runner import position_of
 from ledger.projections.tables import GENERATION, USAGE, metadata
-from ledger.projections.usage import UsageFold
+from ledger.projections.usage import page as usage_page
+from ledger.projections.usage.fold import UsageFold
 from ledger.store.codec import decode_fact
 from ledger.store.log import head_position, read_page
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.errors import CorruptHistoryError
-from ledger.projections import usage_page
 from ledger.projections.tables import GENERATION, USAGE
-from ledger.projections.usage import UsageFold
+from ledger.projections.usage import page as usage_page
+from ledger.projections.usage.fold import UsageFold
 from ledger.store.log import CHANNEL, read_page
 
 if TYPE_CHECKING:

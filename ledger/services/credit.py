@@ -1,9 +1,9 @@
 """How much credit an account has at a given second, to the nano, and when it runs dry.
 
-Available = own movements − usage folded so far − holds − accrued. Accrued are the floored charges
-of authorised seconds that the usage projection has not folded yet (`marketplace.md` §2), so the
-answer does not wait for ticks. The account's row is locked first; the projection takes the same
-lock, and cannot move in between.
+Available = own movements − usage folded so far − holds − accrued − locked deposits. Accrued are the
+floored charges of authorised seconds that the usage projection has not folded yet
+(`marketplace.md` §2), so the answer does not wait for ticks. The account's row is locked first; the
+projection takes the same lock, and cannot move in between.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledger.domain.money import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from ledger.meters.intervals import Range, overlap
 from ledger.meters.pricing import STORAGE_DIVISOR, gpu_charge, storage_charge
+from ledger.projections.facts.change import FAR_FUTURE
 from ledger.store.database import Connection
 
 if TYPE_CHECKING:
@@ -23,25 +25,38 @@ if TYPE_CHECKING:
 _BURN_SCALE = STORAGE_DIVISOR // SECONDS_PER_HOUR
 
 
-@dataclass(slots=True)
-class Accrual:
-    """What one instance still owes for seconds not yet folded."""
+class Priced(NamedTuple):
+    """Terms of an instance for seconds `[since, until)`, and what was charged under them so far.
 
+    `locked` is true while a reservation's deposit pays the GPU seconds.
+    """
+
+    since: int
+    until: int
     gpu_rate: int
     storage_rate: int
-    disk_bytes: int
-    created_at: int
-    destroyed_at: int | None
-    disk_lost_at: int | None
-    gpu_from: int | None
-    gpu_until: int | None
-    gpu_covered_until: int
-    machine_covered_until: int
-    last_contact: int
+    locked: bool
     gpu_seconds: int
     gpu_charged: int
     storage_seconds: int
     storage_charged: int
+
+
+@dataclass(slots=True)
+class Accrual:
+    """What one instance still owes for seconds not yet folded."""
+
+    instance_id: int
+    disk_bytes: int
+    created_at: int
+    destroyed_at: int | None
+    disk_lost_at: int | None
+    gpu_covered_until: int
+    machine_covered_until: int
+    last_contact: int
+    terms: list[Priced] = field(default_factory=list)
+    spans: list[Range] = field(default_factory=list)
+    """GPU intervals that may hold seconds not yet folded; an open one ends in the far future."""
 
     def due(self, at: int, silence_seconds: int | None, *, present: int | None = None) -> int:
         """Nanos accrued up to second *at*, not yet charged.
@@ -54,30 +69,42 @@ class Accrual:
             silent_from = self.last_contact + silence_seconds
             if (at if present is None else present) > silent_from:
                 cap = min(cap, silent_from)
-        nanos = 0
-        if self.gpu_from is not None:
-            end = cap if self.gpu_until is None else min(cap, self.gpu_until)
-            seconds = end - max(self.gpu_from, self.gpu_covered_until)
-            if seconds > 0:
-                nanos += gpu_charge(self.gpu_rate, self.gpu_seconds + seconds) - self.gpu_charged
-        end = cap
+        kept_until = cap
         for limit in (self.destroyed_at, self.disk_lost_at):
             if limit is not None:
-                end = min(end, limit)
-        seconds = end - max(self.created_at, self.machine_covered_until)
-        if seconds > 0:
-            total = storage_charge(
-                self.storage_rate, self.disk_bytes, self.storage_seconds + seconds
-            )
-            nanos += total - self.storage_charged
+                kept_until = min(kept_until, limit)
+        nanos = 0
+        for terms in self.terms:
+            first = max(terms.since, self.gpu_covered_until)
+            last = min(terms.until, cap)
+            if not terms.locked and first < last:
+                ran = sum(end - start for start, end in overlap(self.spans, first, last))
+                if ran:
+                    total = gpu_charge(terms.gpu_rate, terms.gpu_seconds + ran)
+                    nanos += total - terms.gpu_charged
+            first = max(terms.since, self.created_at, self.machine_covered_until)
+            kept = min(terms.until, kept_until) - first
+            if kept > 0:
+                total = storage_charge(
+                    terms.storage_rate, self.disk_bytes, terms.storage_seconds + kept
+                )
+                nanos += total - terms.storage_charged
         return nanos
 
-    @property
-    def burn(self) -> int:
-        """Present rate in nanos per second, times `STORAGE_DIVISOR`."""
-        gpu = self.gpu_rate if self.gpu_from is not None and self.gpu_until is None else 0
-        disk = 0 if self.destroyed_at is not None else self.storage_rate * self.disk_bytes
-        return gpu * _BURN_SCALE + disk
+    def burn(self, at: int) -> int:
+        """Rate at second *at* in nanos per second, times `STORAGE_DIVISOR`."""
+        if self.destroyed_at is not None:
+            return 0
+        runs = bool(self.spans) and self.spans[-1].end >= FAR_FUTURE
+        return max(
+            (
+                (terms.gpu_rate * _BURN_SCALE if runs and not terms.locked else 0)
+                + terms.storage_rate * self.disk_bytes
+                for terms in self.terms
+                if terms.since <= at < terms.until
+            ),
+            default=0,
+        )
 
 
 @dataclass(slots=True)
@@ -87,6 +114,8 @@ class Credit:
     account_id: int
     posted: int = 0
     charged: int = 0
+    locked: int = 0
+    """Nanos that running reservations still hold."""
     holds: list[tuple[int, int]] = field(default_factory=list)
     """Pending holds: (amount, second at which it expires)."""
     accruals: list[Accrual] = field(default_factory=list)
@@ -102,11 +131,16 @@ class Credit:
 
     def available(self, at: int, policy: Policy) -> int:
         """Nanos that can be spent at second *at*."""
-        return self.posted - self.charged - self.held(at) - self.accrued(at, policy)
+        return self.settled - self.held(at) - self.accrued(at, policy)
 
-    def burn_per_hour(self) -> tuple[int, int]:
-        """The present burn as an exact fraction of nanos per hour."""
-        return sum(one.burn for one in self.accruals) * SECONDS_PER_HOUR, STORAGE_DIVISOR
+    @property
+    def settled(self) -> int:
+        """Nanos of credit after everything folded so far and what reservations lock."""
+        return self.posted - self.charged - self.locked
+
+    def burn_per_hour(self, at: int) -> tuple[int, int]:
+        """The burn at second *at* as an exact fraction of nanos per hour."""
+        return sum(one.burn(at) for one in self.accruals) * SECONDS_PER_HOUR, STORAGE_DIVISOR
 
     def dry_second(
         self,
@@ -125,15 +159,13 @@ class Credit:
         def left(at: int) -> int:
             silence = policy.offline_after_seconds
             due = sum(one.due(at, silence, present=now) for one in self.accruals)
-            return self.posted - self.charged - self.held(at) - due - floor
+            return self.settled - self.held(at) - due - floor
 
         if left(now) <= 0:
             return now
-        burn = sum(one.burn for one in self.accruals)
-        if burn == 0:
+        high = self._burnt_by(now, floor)
+        if high is None:
             return None
-        # Beyond this second even the credit that expiring holds will free is burnt.
-        high = now + (self.posted - self.charged - floor) * STORAGE_DIVISOR // burn + 2
         if horizon_seconds is not None:
             high = min(high, now + horizon_seconds)
         # Between two expiries of holds what is left only falls, so each stretch can be halved.
@@ -143,6 +175,21 @@ class Credit:
             if found is not None:
                 return found
         return None
+
+    def _burnt_by(self, now: int, floor: int) -> int | None:
+        """A second by which everything is burnt, even what expiring holds will free; none if never.
+
+        Where agreed terms will cost less than the present ones, theirs is the time that it takes.
+        """
+        changes = {terms.since for one in self.accruals for terms in one.terms if terms.since > now}
+        high = None
+        for second in (now, *changes):
+            burn = sum(one.burn(second) for one in self.accruals)
+            if burn == 0:
+                continue
+            by = max(now, second) + (self.settled - floor) * STORAGE_DIVISOR // burn + 2
+            high = by if high is None else max(high, by)
+        return high
 
     def dry_between(self, after: int, now: int, policy: Policy) -> int:
         """The first second in `(after, now]` with available ≤ 0, given that it is so at *now*."""
@@ -183,16 +230,11 @@ def lock_credit(connection: Connection, account_ids: Collection[int]) -> dict[in
 
 
 def read_credit(connection: Connection, account_ids: Collection[int]) -> dict[int, Credit]:
-    """The credit of *account_ids* as this transaction sees it, in three queries."""
+    """The credit of *account_ids* as this transaction sees it, in six queries."""
     ids = list(account_ids)
     found = {
-        account_id: Credit(account_id, int(posted), int(charged))
-        for account_id, posted, charged in connection.execute(
-            "SELECT c.account_id, c.posted, coalesce(u.charged, 0)"
-            " FROM account_credit c LEFT JOIN account_usage u USING (account_id)"
-            " WHERE c.account_id = ANY(%s)",
-            [ids],
-        )
+        account_id: Credit(account_id, int(posted), int(charged), int(locked))
+        for account_id, posted, charged, locked in connection.execute(_CREDIT, [ids])
     }
     for account_id, amount, expires_at in connection.execute(
         "SELECT account_id, amount, expires_at FROM holds"
@@ -200,20 +242,46 @@ def read_credit(connection: Connection, account_ids: Collection[int]) -> dict[in
         [ids],
     ):
         found[account_id].holds.append((int(amount), expires_at))
-    for account_id, *row in connection.execute(_ACCRUALS, [ids]):
-        found[account_id].accruals.append(
-            Accrual(*[None if one is None else int(one) for one in row])  # type: ignore[arg-type]
-        )
+    accruals: dict[int, Accrual] = {}
+    for instance_id, account_id, *row in connection.execute(_ACCRUALS, [ids]):
+        accruals[instance_id] = Accrual(instance_id, *row)
+        found[account_id].accruals.append(accruals[instance_id])
+    if accruals:
+        instances = list(accruals)
+        horizons = [
+            min(one.gpu_covered_until, one.machine_covered_until) for one in accruals.values()
+        ]
+        for instance_id, *priced in connection.execute(_TERMS, [instances, horizons]):
+            since, until, gpu_rate, storage_rate, locked, *sums = priced
+            accruals[instance_id].terms.append(
+                Priced(since, until, int(gpu_rate), int(storage_rate), locked, *map(int, sums))
+            )
+        covered = [one.gpu_covered_until for one in accruals.values()]
+        for instance_id, start, until in connection.execute(_SPANS, [instances, covered]):
+            accruals[instance_id].spans.append(Range(start, until))
     return found
 
 
+LOCKED = """
+SELECT r.account_id, r.instance_id,
+       r.deposit - coalesce(s.gpu_charge + s.reserved_idle_charge, 0) AS amount
+FROM reservations r LEFT JOIN rate_segments s
+  ON s.instance_id = r.instance_id AND s.terms_no = r.terms_no
+WHERE r.ended_at IS NULL
+"""
+"""What each running reservation still holds."""
+
+_CREDIT = f"""
+SELECT c.account_id, c.posted, coalesce(u.charged, 0),
+       coalesce((SELECT sum(l.amount) FROM ({LOCKED}) AS l WHERE l.account_id = c.account_id), 0)
+FROM account_credit c LEFT JOIN account_usage u USING (account_id)
+WHERE c.account_id = ANY(%s)
+"""  # noqa: S608 - constants
+
 _ACCRUALS = """
-SELECT i.account_id, i.gpu_rate, i.storage_rate, i.disk_bytes, i.created_at, i.destroyed_at,
-       i.disk_lost_at, i.gpu_from, i.gpu_until,
+SELECT i.instance_id, i.account_id, i.disk_bytes, i.created_at, i.destroyed_at, i.disk_lost_at,
        coalesce(covered.until, 0), coalesce(attested.until, 0),
-       coalesce(contact.at, machine.enrolled_at, i.created_at),
-       coalesce(s.gpu_quantity, 0), coalesce(s.gpu_charge, 0),
-       coalesce(s.storage_quantity, 0), coalesce(s.storage_charge, 0)
+       coalesce(contact.at, machine.enrolled_at, i.created_at)
 FROM instances i
 JOIN machines machine ON machine.machine_id = i.machine_id
 LEFT JOIN LATERAL (SELECT until FROM coverage c WHERE c.instance_id = i.instance_id
@@ -222,8 +290,27 @@ LEFT JOIN LATERAL (SELECT until FROM machine_coverage c WHERE c.machine_id = i.m
                    ORDER BY c.start DESC LIMIT 1) attested ON true
 LEFT JOIN LATERAL (SELECT max(h.recorded_at) AS at FROM stream_heads h
                    WHERE h.machine_id = i.machine_id) contact ON true
-LEFT JOIN LATERAL (SELECT * FROM rate_segments r WHERE r.instance_id = i.instance_id
-                   ORDER BY r.terms_no DESC LIMIT 1) s ON true
 WHERE i.account_id = ANY(%s)
   AND (i.destroyed_at IS NULL OR i.destroyed_at > coalesce(attested.until, 0))
+"""
+
+_TERMS = """
+SELECT t.instance_id, t.since, t.until, t.gpu_rate, t.storage_rate,
+       t.kind = 'reserved' AND EXISTS (
+           SELECT 1 FROM reservations r WHERE r.instance_id = t.instance_id
+           AND r.terms_no = t.terms_no AND r.ended_at IS NULL),
+       coalesce(s.gpu_quantity, 0), coalesce(s.gpu_charge, 0),
+       coalesce(s.storage_quantity, 0), coalesce(s.storage_charge, 0)
+FROM unnest(%s::int8[], %s::int8[]) AS asked (instance_id, horizon)
+JOIN instance_terms t ON t.instance_id = asked.instance_id AND t.until > asked.horizon
+                     AND t.until > t.since
+LEFT JOIN rate_segments s ON s.instance_id = t.instance_id AND s.terms_no = t.terms_no
+ORDER BY t.instance_id, t.since
+"""
+
+_SPANS = """
+SELECT g.instance_id, g.start, g.until
+FROM unnest(%s::int8[], %s::int8[]) AS asked (instance_id, covered)
+JOIN gpu_spans g ON g.instance_id = asked.instance_id AND g.until > asked.covered
+ORDER BY g.instance_id, g.start
 """

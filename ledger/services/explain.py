@@ -14,7 +14,14 @@ from ledger.domain.ids import instance_stream
 from ledger.domain.money import format_dollars
 from ledger.errors import CorruptHistoryError, NotFoundError
 from ledger.meters.intervals import Range, length, overlap, subtract
-from ledger.meters.pricing import METERS, Formula, Meter, explain_charge, explain_fee
+from ledger.meters.pricing import (
+    METERS,
+    SECONDS_METERS,
+    Formula,
+    Meter,
+    explain_charge,
+    explain_fee,
+)
 from ledger.services.questions.instances import InstanceView, instance
 from ledger.services.questions.usage import AnomalyView, anomalies, report_at
 from ledger.store.database import Connection
@@ -75,8 +82,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     fee_bp: int
     life: Span
     authorised: list[Span]
-    """GPU intervals for the gpu meter, the life without lost disks for storage, the life for bytes.
-    """
+    """GPU intervals for the gpu meter; the life without lost disks for storage, and without held
+    GPUs for the idle seconds of a reservation; the life for bytes."""
     lost_disks: list[Span]
     attested: list[Span]
     """Authorised seconds with an accepted tick (for storage: with a report of the machine)."""
@@ -107,6 +114,7 @@ class _Seconds(msgspec.Struct, frozen=True, kw_only=True):
     lost: list[Range]
     covered: list[Range]
     machine: list[Range]
+    held: list[Range]
 
 
 def explain(
@@ -125,10 +133,12 @@ def explain(
     """
     view = instance(connection, instance_id)
     rows = connection.execute(
-        "SELECT terms_no, since, lead(since) OVER (ORDER BY terms_no), kind, fee_bp,"
-        " gpu_rate, storage_rate, up_rate, down_rate,"
+        "SELECT terms_no, since, min(since) OVER (ORDER BY terms_no"
+        " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), kind, fee_bp,"
+        " gpu_rate, storage_rate, up_rate, down_rate, gpu_rate,"
         " gpu_quantity, gpu_charge, gpu_fee, storage_quantity, storage_charge, storage_fee,"
-        " up_quantity, up_charge, up_fee, down_quantity, down_charge, down_fee"
+        " up_quantity, up_charge, up_fee, down_quantity, down_charge, down_fee,"
+        " reserved_idle_quantity, reserved_idle_charge, reserved_idle_fee"
         " FROM rate_segments WHERE instance_id = %s ORDER BY terms_no",
         [instance_id],
     ).fetchall()
@@ -142,6 +152,7 @@ def explain(
         lost=_ranges(connection, "lost_disks", "instance_id", instance_id),
         covered=_ranges(connection, "coverage", "instance_id", instance_id),
         machine=_ranges(connection, "machine_coverage", "machine_id", view.machine_id),
+        held=_ranges(connection, "reserved_holds", "instance_id", instance_id),
     )
     facts = [
         FactRef(position=one.position, topic=one.topic, recorded_at=one.recorded_at)
@@ -151,7 +162,7 @@ def explain(
     found = []
     for row in chosen:
         for index, name in enumerate(METERS):
-            counted = row[9 + 3 * index : 12 + 3 * index]
+            counted = row[10 + 3 * index : 13 + 3 * index]
             if name == meter or (meter is None and counted[0] > 0):
                 terms = (*row[:5], row[5 + index])
                 found.append(
@@ -171,6 +182,7 @@ def _explained(
     noted: list[AnomalyView],
 ) -> Explanation:
     number, since, until, kind, fee_bp, rate = terms
+    until = None if until is None else max(since, until)
     quantity, charge, fee = (int(value) for value in counted)
     life = Range(view.created_at, _FOREVER if view.destroyed_at is None else view.destroyed_at)
     authorised = [life]
@@ -178,12 +190,18 @@ def _explained(
         authorised = seconds.gpu
     elif meter == "storage":
         authorised = subtract(life.start, life.end, seconds.lost)
-    segment = [Range(since, _FOREVER if until is None else until)]
+    elif meter == "reserved_idle":
+        authorised = subtract(life.start, life.end, seconds.held)
+    # The end of a term that runs is known long before it comes.
+    known_until = seconds.machine[-1].end if seconds.machine else 0
+    is_open = until is None or until > known_until
+    segment = [Range(since, _FOREVER if until is None or is_open else until)]
     authorised = _within(authorised, segment)
-    attested = _within(seconds.machine if meter == "storage" else seconds.covered, authorised)
+    by_machine = meter in {"storage", "reserved_idle"}
+    attested = _within(seconds.machine if by_machine else seconds.covered, authorised)
     gaps = _gaps(authorised, attested)
-    in_seconds = meter in {"gpu", "storage"}
-    tick_of = None if meter == "storage" else view.instance_id
+    in_seconds = meter in SECONDS_METERS
+    tick_of = None if by_machine else view.instance_id
     ends = (attested[0].start, attested[-1].end - 1) if attested else ()
     reports = [_report(connection, view.machine_id, second, tick_of) for second in ends]
     explanation = Explanation(

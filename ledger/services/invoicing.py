@@ -136,10 +136,11 @@ def _balance(
 
 _LINES = """
 SELECT h.instance_id, h.terms_no, h.booked, min(h.hour), s.since, s.kind,
-       s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
+       s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate, s.gpu_rate,
        min(h.first_second), max(h.until),
        sum(h.gpu_quantity), sum(h.gpu_charge), sum(h.storage_quantity), sum(h.storage_charge),
-       sum(h.up_quantity), sum(h.up_charge), sum(h.down_quantity), sum(h.down_charge)
+       sum(h.up_quantity), sum(h.up_charge), sum(h.down_quantity), sum(h.down_charge),
+       sum(h.reserved_idle_quantity), sum(h.reserved_idle_charge)
 FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
 WHERE h.account_id = %s AND h.booked >= %s AND h.booked < %s
 GROUP BY h.instance_id, h.terms_no, h.booked,
@@ -156,11 +157,11 @@ def _lines(
     lines = []
     for row in connection.execute(_LINES, [account_id, month_start(period_from), period_until]):
         instance_id, _, booked, hour, since, kind = row[:6]
-        rates = dict(zip(METERS, row[6:10], strict=True))
-        used_from, used_until = row[10], row[11]
+        rates = dict(zip(METERS, row[6:11], strict=True))
+        used_from, used_until = row[11], row[12]
         own_period = month_start(hour * 3600)
         for index, meter in enumerate(METERS):
-            quantity, amount = int(row[12 + 2 * index]), int(row[13 + 2 * index])
+            quantity, amount = int(row[13 + 2 * index]), int(row[14 + 2 * index])
             if amount == 0:
                 continue
             lines.append(

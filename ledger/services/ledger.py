@@ -7,16 +7,24 @@ on the same state, and no command has to be repeated because another was first.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
-from ledger.domain.events import AnyFact, Fact, InstanceFact, PolicyAdopted, topic_of
+from ledger.domain.events import (
+    AnyFact,
+    Compensation,
+    Fact,
+    InstanceFact,
+    PolicyAdopted,
+    topic_of,
+)
 from ledger.domain.ids import instance_stream
 from ledger.domain.instance import Instance, fold
 from ledger.errors import (
@@ -28,7 +36,7 @@ from ledger.errors import (
     RejectedError,
 )
 from ledger.projections import facts
-from ledger.projections.usage_page import CREDIT_LOCK
+from ledger.projections.usage.page import CREDIT_LOCK
 from ledger.store.codec import decode_fact, encode_fact
 from ledger.store.database import Connection, Database, translating
 from ledger.store.log import LogTransaction, Row, appending, ensure_partitions, read_stream
@@ -76,6 +84,10 @@ class Policy:
     late_usage_seconds: int
     admission: bool
     offline_after_seconds: int | None
+    admit_waiting_bids: bool = False
+    displacement_margin: int = 0
+    compensation: Compensation = "none"
+    secure_requires_iso: bool = False
 
 
 DEFAULT_POLICY = Policy(1, 1500, 259_200, admission=True, offline_after_seconds=60)
@@ -168,10 +180,26 @@ def load_instance(connection: Connection, instance_id: int) -> Instance:
 def read_policy(connection: Connection) -> Policy:
     """The rules in force; the defaults before any were adopted."""
     row = connection.execute(
-        "SELECT version, fee_bp, late_usage_seconds, admission, offline_after_seconds"
+        "SELECT version, fee_bp, late_usage_seconds, admission, offline_after_seconds,"
+        " admit_waiting_bids, displacement_margin, compensation, secure_requires_iso"
         " FROM policies ORDER BY version DESC LIMIT 1"
     ).fetchone()
-    return DEFAULT_POLICY if row is None else Policy(*row)
+    if row is None:
+        return DEFAULT_POLICY
+    version, fee_bp, late, admission, silence, waiting, margin, compensation, iso = row
+    return Policy(
+        version, fee_bp, late, admission, silence, waiting, int(margin), compensation, iso
+    )
+
+
+_SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class _Looking(threading.local):
+    """The view that a thread's questions share, if they do."""
+
+    connection: Connection | None = None
+    is_stale = True
 
 
 class Ledger:
@@ -182,6 +210,7 @@ class Ledger:
         self.database = database
         self.vault = vault
         self.clock = clock
+        self._looking = _Looking()
 
     @classmethod
     def open(cls, home: Path | None, *, url: str | None = None, clock: Clock | None = None) -> Self:
@@ -207,6 +236,7 @@ class Ledger:
     @contextmanager
     def unit(self) -> Iterator[Unit]:
         """A command's transaction: all of it becomes durable at the end, or nothing does."""
+        self._looking.is_stale = True
         with (
             translating(),
             self.database.pool.connection() as connection,
@@ -217,9 +247,36 @@ class Ledger:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent view of the read models, for a question."""
+        looking = self._looking
+        with translating():
+            if looking.connection is not None:
+                if looking.is_stale:
+                    looking.connection.commit()
+                    looking.connection.execute(_SNAPSHOT)
+                    looking.is_stale = False
+                yield looking.connection
+                return
+            with self.database.pool.connection() as connection:
+                connection.execute(_SNAPSHOT)
+                yield connection
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Let this thread's questions share one view until it changes something itself.
+
+        For whoever asks many small questions that mostly come to nothing: what others change
+        meanwhile is seen the next time.
+        """
+        looking = self._looking
+        if looking.connection is not None:
+            yield
+            return
         with translating(), self.database.pool.connection() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield connection
+            looking.connection, looking.is_stale = connection, True
+            try:
+                yield
+            finally:
+                looking.connection = None
 
     def adopt_policy(self, policy: Policy | None = None) -> None:
         """Put rules in force; without an argument, the defaults where none ever were."""
@@ -237,6 +294,10 @@ class Ledger:
                     late_usage_seconds=adopted.late_usage_seconds,
                     admission=adopted.admission,
                     offline_after_seconds=adopted.offline_after_seconds,
+                    admit_waiting_bids=adopted.admit_waiting_bids,
+                    displacement_margin=adopted.displacement_margin,
+                    compensation=adopted.compensation,
+                    secure_requires_iso=adopted.secure_requires_iso,
                     adopted_at=unit.now,
                 ),
             )

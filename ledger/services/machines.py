@@ -1,4 +1,4 @@
-"""Machines: registered by a host, enrolled by their agent, listed at a price."""
+"""Machines: registered by a host, enrolled by their agent."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from ledger.domain.events import (
     EnrolmentOffered,
     MachineEnrolled,
     MachineKeyRevoked,
-    MachineListed,
     MachineRegistered,
     MachineSpec,
-    MachineUnlisted,
 )
 from ledger.domain.hardware import Inventory
 from ledger.domain.ids import machine_stream
@@ -28,16 +26,6 @@ ENROLMENT_SECONDS: Final = 3_600
 _PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 _MAX_MBPS = 10_000_000
 _MAX_SIZE = 2**31 - 1
-
-
-class Prices(NamedTuple):
-    """What a listing asks: nanos per GPU and hour, per GB-month, per GB up and down."""
-
-    gpu_rate_per_gpu: int
-    storage_rate: int
-    up_rate: int = 0
-    down_rate: int = 0
-    min_bid_per_gpu: int | None = None
 
 
 class Enrolled(NamedTuple):
@@ -178,60 +166,6 @@ def revoke_key(unit: Unit, machine_id: int, key_id: str, reason: str) -> None:
         )
 
 
-def list_machine(
-    unit: Unit,
-    machine_id: int,
-    prices: Prices,
-    *,
-    min_gpus: int = 1,
-    until: int | None = None,
-    reserved_discount_max_bp: int = 4_000,
-) -> int:
-    """Offer a machine at these prices and return the listing's id; contracts keep their own.
-
-    Raises:
-        RejectedError: `invalid_price` below one nano per GPU and hour, `invalid_args`,
-            `not_enrolled`.
-    """
-    machine = require_machine(unit.connection, machine_id)
-    if machine.enrolled_at is None:
-        raise RejectedError("not_enrolled", "the machine's agent has not enrolled yet")
-    if prices.gpu_rate_per_gpu < 1:
-        raise RejectedError("invalid_price", "a GPU costs at least one nano an hour")
-    if not 1 <= min_gpus <= machine.gpus:
-        message = f"the smallest slice is between 1 and the machine's {machine.gpus} GPUs"
-        raise RejectedError("invalid_args", message)
-    if until is not None and until <= unit.now:
-        raise RejectedError("invalid_args", "a listing must end in the future")
-    listing_id = unit.next_id("listing")
-    unit.append(
-        machine_stream(machine_id),
-        MachineListed(
-            machine_id=machine_id,
-            listing_id=listing_id,
-            gpu_rate_per_gpu=prices.gpu_rate_per_gpu,
-            storage_rate=prices.storage_rate,
-            up_rate=prices.up_rate,
-            down_rate=prices.down_rate,
-            min_bid_per_gpu=prices.min_bid_per_gpu,
-            min_gpus=min_gpus,
-            until=until,
-            reserved_discount_max_bp=reserved_discount_max_bp,
-            listed_at=unit.now,
-        ),
-    )
-    return listing_id
-
-
-def unlist_machine(unit: Unit, machine_id: int) -> None:
-    """Take a machine off the market; contracts go on."""
-    if require_machine(unit.connection, machine_id).listing_id is not None:
-        unit.append(
-            machine_stream(machine_id),
-            MachineUnlisted(machine_id=machine_id, unlisted_at=unit.now),
-        )
-
-
 class Machine(NamedTuple):
     """What decisions need to know of a machine."""
 
@@ -243,6 +177,11 @@ class Machine(NamedTuple):
     boot_id: str | None
     offline_since: int | None
     listing_id: int | None
+    floor: int | None
+    """Lowest bid per GPU of the last listing, nanos per hour; none: it takes no bids."""
+    stopped_for_maintenance: bool
+    below_bars: bool
+    """Known to miss a minimum of this market: not rented anew."""
 
 
 def require_machine(connection: Connection, machine_id: int) -> Machine:
@@ -252,13 +191,14 @@ def require_machine(connection: Connection, machine_id: int) -> Machine:
         NotFoundError: `no_such_machine`.
     """
     row = connection.execute(
-        "SELECT machine_id, host_id, gpus, disk_gb, enrolled_at, boot_id, offline_since, listing_id"
-        " FROM machines WHERE machine_id = %s",
+        "SELECT m.machine_id, m.host_id, m.gpus, m.disk_gb, m.enrolled_at, m.boot_id,"
+        " m.offline_since, m.listing_id, m.floor, s.stopped_for_maintenance, s.below_bars"
+        " FROM machines m JOIN machine_standing s USING (machine_id) WHERE m.machine_id = %s",
         [machine_id],
     ).fetchone()
     if row is None:
         raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
-    return Machine(*row)
+    return Machine(*row)._replace(floor=None if row[8] is None else int(row[8]))
 
 
 def last_contact(connection: Connection, machine_id: int) -> int | None:

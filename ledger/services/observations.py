@@ -11,8 +11,11 @@ from ledger.domain.events import AgentEpochOpened, Fact, MachineBooted
 from ledger.domain.ids import instance_stream, machine_stream
 from ledger.domain.instance import ChangeBoot, Observe, decide
 from ledger.errors import NotFoundError
+from ledger.services import reported
+from ledger.services.allocation import settle
+from ledger.services.incidents import Seen
 from ledger.services.machines import require_machine
-from ledger.services.rentals import settle
+from ledger.services.notices import life_notices
 
 if TYPE_CHECKING:
     from ledger.domain.usage import UsageReport
@@ -37,7 +40,7 @@ def absorb(unit: Unit, report: UsageReport, head: Head, received_at: int) -> Non
         )
         if machine.boot_id is not None:
             _change_boot(unit, report, attested_until, received_at)
-    changed = False
+    caused: list[Seen] = []
     for seen in report.observed:
         try:
             instance = unit.instance(seen.instance)
@@ -54,10 +57,13 @@ def absorb(unit: Unit, report: UsageReport, head: Head, received_at: int) -> Non
         )
         new = decide(instance, wish, received_at)
         if new:
-            unit.append(instance_stream(seen.instance), *new)
-            changed = True
-    if changed:
+            own = instance_stream(seen.instance)
+            told = life_notices(unit, instance, new)
+            unit.append_all([*((own, fact) for fact in new), *told])
+            caused += [Seen(instance, fact, seen.reason) for fact in new]
+    if caused:
         settle(unit, report.machine)
+    reported.take(unit, report, caused, attested_until)
 
 
 def _attested_until(unit: Unit, machine_id: int) -> int:

@@ -1,23 +1,24 @@
-"""Renting: create, start, stop, reboot, destroy, and the decision that follows each of them.
+"""Renting: create, bid, start, stop, reboot, destroy, and the decision that follows each of them.
 
 Who may do what to which instance is checked by `owned`; the rules of the states are the domain's
-(`ledger.domain.instance`). After every change of a machine, `settle` grants free GPUs.
+(`ledger.domain.instance`). After every change of a machine, `settle` decides who gets its GPUs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from ledger.domain.auction import Waiting, allocate
+from ledger.domain.auction import Claim, bid_to_run, min_bid
 from ledger.domain.events import Fact, InstanceCreated, Terms
 from ledger.domain.ids import instance_stream
 from ledger.domain.instance import (
+    ChangeBid,
     DestroyInstance,
-    GrantGpus,
+    ExpireInstance,
     Instance,
     InstanceCommand,
     LabelInstance,
@@ -25,96 +26,125 @@ from ledger.domain.instance import (
     StartInstance,
     StopInstance,
     decide,
+    require_bidding,
 )
 from ledger.domain.money import BYTES_PER_GB, format_dollars
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
-from ledger.services.credit import admission_cost, lock_credit
+from ledger.services.admission import admit, admit_change
+from ledger.services.allocation import claims_of, is_online, settle, supply_of
+from ledger.services.contracts import end_reservation
 from ledger.services.ledger import Unit
-from ledger.services.machines import Machine, last_contact, require_machine
+from ledger.services.machines import Machine, require_machine
+from ledger.services.notices import life_notices, notice
+from ledger.services.offers import (
+    Listing,
+    check_disk,
+    free_of_charge,
+    open_offer,
+    require_listing,
+    require_offer,
+)
 
 _LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 _MAX_LAUNCH_BYTES: Final = 65_536
 
 
-class Listing(msgspec.Struct, frozen=True):
-    """The prices at which a machine is offered now."""
+class Rented(msgspec.Struct, frozen=True):
+    """What a create gave: the instance, and whether it is the answer to a repeated request."""
 
-    listing_id: int
-    gpu_rate_per_gpu: int
-    storage_rate: int
-    up_rate: int
-    down_rate: int
-    min_gpus: int
-    until: int | None
+    instance_id: int
+    replayed: bool = False
 
 
 def rent(
     unit: Unit,
     account_id: int,
-    machine_id: int,
+    machine_id: int | None = None,
     *,
+    offer_id: int | None = None,
     gpus: int | None = None,
     disk_gb: int,
+    bid: int | None = None,
     label: str | None = None,
     wait: bool = False,
     launch: Mapping[str, object] | None = None,
 ) -> int:
-    """Rent GPUs of a listed machine on demand and return the instance's id.
+    """Rent a slice of a listed machine and return the instance's id.
 
     Args:
         unit: The command's transaction.
         account_id: Who pays.
-        machine_id: Which machine.
-        gpus: How many of its GPUs; all by default.
+        machine_id: Which machine, where no offer is named.
+        offer_id: Which offer; it closes, and another of its size opens.
+        gpus: How many of the machine's GPUs; all by default.
         disk_gb: Size of the disk, billed until the instance is destroyed.
+        bid: Nanos per hour for the whole slice: an interruptible rental. On demand without.
         label: A name of the renter's own.
-        wait: Create it in `scheduling` when the GPUs are taken, instead of refusing.
+        wait: Create it in `scheduling` when the GPUs are taken, instead of refusing
+            (`cancel_unavail` is the opposite).
         launch: Image, environment and commands; kept in the vault, never in the log.
 
     Raises:
-        NotFoundError: `no_such_machine`.
-        RejectedError: `no_such_ask` when it is not listed, `invalid_args` for a slice or disk that
-            it does not have.
-        DeclinedError: `no_capacity` when the GPUs are taken or the machine is offline and *wait* is
-            off; `insufficient_credit`.
+        NotFoundError: `no_such_machine`, or `no_such_ask` for an offer that never was.
+        RejectedError: `no_such_ask` when the offer is closed or the machine not listed,
+            `invalid_args` for a slice or disk that it does not have, `bids_not_accepted`, and
+            `invalid_price` for a bid below the floor, or below the smallest that would run now.
+        DeclinedError: `no_capacity` when the GPUs are taken or the machine cannot be rented now and
+            *wait* is off; `insufficient_credit`.
     """
-    machine = require_machine(unit.connection, machine_id)
+    offer = require_offer(unit, machine_id=machine_id, offer_id=offer_id, gpus=gpus)
+    machine = require_machine(unit.connection, offer.machine_id)
     listing = require_listing(unit, machine)
-    gpus = machine.gpus if gpus is None else gpus
-    _check_slice(machine, listing, gpus, disk_gb)
+    check_disk(unit, machine, offer.gpus, disk_gb)
     check_label(label)
-    terms = _terms(unit, machine, listing, account_id, gpus)
-    disk_bytes = disk_gb * BYTES_PER_GB
-    _require_disk(unit, machine, disk_gb)
-    fits = _is_online(unit, machine) and gpus <= len(free_slots(unit, machine))
+    terms = _terms(unit, machine, listing, account_id, offer.gpus, bid)
+    fits = _fits(unit, machine, offer.gpus, bid)
     if not fits and not wait:
-        message = f"machine {machine_id} has no {gpus} free GPUs now"
+        message = f"machine {machine.machine_id} has no {offer.gpus} free GPUs now"
         raise DeclinedError("no_capacity", message)
-    _admit(unit, account_id, terms, disk_bytes)
+    disk_bytes = disk_gb * BYTES_PER_GB
+    admit(unit, account_id, terms, disk_bytes)
     instance_id = unit.next_id("instance")
     reference, launch_hash = _keep_launch(unit, account_id, instance_id, launch)
-    unit.append(
-        instance_stream(instance_id),
-        InstanceCreated(
-            instance_id=instance_id,
-            account_id=account_id,
-            machine_id=machine_id,
-            host_id=machine.host_id,
-            listing_id=listing.listing_id,
-            gpus=gpus,
-            disk_bytes=disk_bytes,
-            terms=terms,
-            until=listing.until,
-            label=label,
-            launch=reference,
-            launch_hash=launch_hash,
-            policy_version=unit.policy.version,
-            reason="new" if fits else "no_capacity",
-            created_at=unit.now,
-        ),
+    created = InstanceCreated(
+        instance_id=instance_id,
+        account_id=account_id,
+        machine_id=machine.machine_id,
+        host_id=machine.host_id,
+        listing_id=listing.listing_id,
+        offer_id=offer.offer_id,
+        gpus=offer.gpus,
+        disk_bytes=disk_bytes,
+        terms=terms,
+        bid=bid,
+        until=listing.until,
+        label=label,
+        launch=reference,
+        launch_hash=launch_hash,
+        policy_version=unit.policy.version,
+        reason="new" if fits else "no_capacity",
+        created_at=unit.now,
     )
-    settle(unit, machine_id)
+    told = notice(unit, account_id, "created", f"instance-{instance_id}")
+    unit.append_all([(instance_stream(instance_id), created), told])
+    open_offer(unit, machine.machine_id, listing.listing_id, offer.gpus)
+    settle(unit, machine.machine_id)
     return instance_id
+
+
+def rent_once(unit: Unit, account_id: int, offer_id: int, **wishes: Any) -> Rented:
+    """`rent` for clients that repeat themselves without a key (`marketplace.md` §1).
+
+    As long as the instance that this account created from this offer lives, it is the answer.
+    """
+    row = unit.connection.execute(
+        "SELECT instance_id FROM instances WHERE offer_id = %s AND account_id = %s"
+        " AND destroyed_at IS NULL",
+        [offer_id, account_id],
+    ).fetchone()
+    if row is not None:
+        return Rented(row[0], replayed=True)
+    return Rented(rent(unit, account_id, offer_id=offer_id, **wishes))
 
 
 def start(unit: Unit, instance_id: int) -> None:
@@ -127,7 +157,8 @@ def start(unit: Unit, instance_id: int) -> None:
     instance = unit.instance(instance_id)
     new = decide(instance, StartInstance(), unit.now)
     if new:
-        _admit(unit, instance.account_id, instance.terms, instance.disk_bytes)
+        account_id, disk_bytes = instance.account_id, instance.disk_bytes
+        admit(unit, account_id, instance.terms, disk_bytes, starting=instance_id)
         unit.append(instance_stream(instance_id), *new)
         settle(unit, instance.machine_id)
 
@@ -161,29 +192,37 @@ def destroy(
 
 def command(unit: Unit, instance_id: int, wish: InstanceCommand) -> None:
     """Carry out one command on one instance and decide anew who gets its machine's GPUs."""
-    instance = unit.instance(instance_id)
-    new = decide(instance, wish, unit.now)
-    if new:
-        unit.append(instance_stream(instance_id), *new)
-        settle(unit, instance.machine_id)
+    command_all(unit, [(instance_id, wish)])
 
 
 def command_all(unit: Unit, wishes: Iterable[tuple[int, InstanceCommand]]) -> list[int]:
     """Carry out commands on many instances as one change; returns those that it concerned."""
     new: list[tuple[str, Fact]] = []
+    notices: list[tuple[str, Fact]] = []
     machines: list[int] = []
     changed = []
     for instance_id, wish in wishes:
         instance = unit.instance(instance_id)
         decided = decide(instance, wish, unit.now)
+        if decided and instance.reservation is not None:
+            _end_term(unit, instance, wish)
         if decided:
             changed.append(instance_id)
             machines.append(instance.machine_id)
             new.extend((instance_stream(instance_id), fact) for fact in decided)
-    unit.append_all(new)
+            notices.extend(life_notices(unit, instance, decided))
+    unit.append_all([*new, *notices])
     for machine_id in dict.fromkeys(machines):
         settle(unit, machine_id)
     return changed
+
+
+def _end_term(unit: Unit, instance: Instance, wish: InstanceCommand) -> None:
+    """A contract that ends takes its reservation with it."""
+    if isinstance(wish, DestroyInstance):
+        end_reservation(unit, instance, "destroyed")
+    elif isinstance(wish, ExpireInstance):
+        end_reservation(unit, instance, "expired")
 
 
 def owned(unit: Unit, instance_id: int, account_id: int) -> Instance:
@@ -198,149 +237,86 @@ def owned(unit: Unit, instance_id: int, account_id: int) -> Instance:
     return instance
 
 
-# --- who gets GPUs -------------------------------------------------------------------------------
-
-
-def settle(unit: Unit, machine_id: int) -> list[int]:
-    """Grant a machine's free GPUs to those who wait for them; returns who got some."""
-    waiting = [
-        Waiting(*row)
-        for row in unit.connection.execute(
-            "SELECT instance_id, gpus, requested_position FROM instances"
-            " WHERE machine_id = %s AND destroyed_at IS NULL AND status = 'scheduling'"
-            " ORDER BY requested_position",
-            [machine_id],
-        )
-    ]
-    if not waiting:
-        return []
-    machine = require_machine(unit.connection, machine_id)
-    if not _is_online(unit, machine):
-        return []
-    uuids: dict[int, str] = dict(
-        unit.connection.execute(
-            "SELECT slot, gpu_uuid FROM gpus WHERE machine_id = %s", [machine_id]
-        ).fetchall()
-    )
-    granted = []
-    new: list[tuple[str, Fact]] = []
-    for grant in allocate(free_slots(unit, machine), waiting):
-        instance = unit.instance(grant.instance_id)
-        wish = GrantGpus(grant.slots, tuple(uuids[slot] for slot in grant.slots))
-        new.extend(
-            (instance_stream(grant.instance_id), fact) for fact in decide(instance, wish, unit.now)
-        )
-        granted.append(grant.instance_id)
-    unit.append_all(new)
-    return granted
-
-
-def free_slots(unit: Unit, machine: Machine) -> list[int]:
-    """Slots of the machine that nobody holds, ascending."""
-    rows = unit.connection.execute(
-        "SELECT g.slot FROM gpus g WHERE g.machine_id = %s AND NOT EXISTS ("
-        " SELECT 1 FROM gpu_assignments a WHERE a.machine_id = g.machine_id"
-        " AND a.slot = g.slot AND upper_inf(a.during)) ORDER BY g.slot",
-        [machine.machine_id],
-    )
-    return [slot for (slot,) in rows]
-
-
 # --- what must hold before -----------------------------------------------------------------------
 
 
-def require_listing(unit: Unit, machine: Machine) -> Listing:
-    """The listing in force.
+def _terms(
+    unit: Unit, machine: Machine, listing: Listing, account_id: int, gpus: int, bid: int | None
+) -> Terms:
+    rates = listing.rates(gpus)
+    if bid is not None:
+        _check_bid(machine, gpus, bid)
+        rates = msgspec.structs.replace(rates, kind="interruptible", gpu_rate=bid)
+    if machine.host_id == account_id:
+        rates = free_of_charge(rates)
+    return msgspec.structs.replace(rates, fee_bp=unit.policy.fee_bp)
+
+
+def _check_bid(machine: Machine, gpus: int, bid: int) -> None:
+    if machine.floor is None:
+        message = f"machine {machine.machine_id} takes no bids: rent it on demand"
+        raise RejectedError("bids_not_accepted", message)
+    floor = machine.floor * gpus
+    if bid < floor:
+        message = f"a bid for this slice is at least {format_dollars(floor)} per hour"
+        raise RejectedError("invalid_price", message, floor=format_dollars(floor))
+
+
+def _fits(unit: Unit, machine: Machine, gpus: int, bid: int | None) -> bool:
+    """True when it would run at once; a bid that would not is refused unless bids may wait.
 
     Raises:
-        RejectedError: `no_such_ask` when the machine is not offered.
+        RejectedError: `invalid_price` with the smallest bid that would run.
     """
-    row = unit.connection.execute(
-        "SELECT listing_id, gpu_rate_per_gpu, storage_rate, up_rate, down_rate, min_gpus, until"
-        " FROM listings WHERE listing_id = %s",
-        [machine.listing_id],
-    ).fetchone()
-    if row is None or (row[6] is not None and row[6] <= unit.now):
-        raise RejectedError("no_such_ask", f"machine {machine.machine_id} is not offered")
-    return Listing(row[0], int(row[1]), int(row[2]), int(row[3]), int(row[4]), row[5], row[6])
+    if not is_online(unit, machine) or machine.stopped_for_maintenance or machine.below_bars:
+        return False
+    supply, claims = supply_of(unit, machine), claims_of(unit, machine.machine_id)
+    if bid is None:
+        held = sum(claim.gpus for claim in claims if claim.slots and not claim.is_bid)
+        return gpus <= len(supply.slots) - held
+    smallest = min_bid(supply, claims, gpus)
+    if smallest is None:
+        return False
+    if bid < smallest and not unit.policy.admit_waiting_bids:
+        message = f"a bid of {format_dollars(smallest)} per hour for this slice would run now"
+        raise RejectedError("invalid_price", message, min_bid=format_dollars(smallest))
+    return bid >= smallest
 
 
-def slice_sizes(gpus: int, min_gpus: int) -> list[int]:
-    """The slices a machine is cut into: m, 2m, 4m, … and the whole machine."""
-    sizes = []
-    size = min_gpus
-    while size < gpus:
-        sizes.append(size)
-        size *= 2
-    return [*sizes, gpus]
+def change_bid(unit: Unit, instance_id: int, bid: int | None) -> int:
+    """Bid another amount for the slice from the next second on; returns the bid.
+
+    None asks for the smallest amount with which this instance would run. The same amount again
+    changes nothing.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+        RejectedError: `not_interruptible`, `contract_expired`, `bids_not_accepted`, or
+            `invalid_price` below the host's floor.
+        DeclinedError: `no_capacity` when no amount would do.
+    """
+    instance = unit.instance(instance_id)
+    require_bidding(instance)
+    machine = require_machine(unit.connection, instance.machine_id)
+    wanted = _smallest_bid(unit, machine, instance) if bid is None else bid
+    if wanted != instance.next_bid:
+        _check_bid(machine, instance.gpus, wanted)
+        terms = msgspec.structs.replace(instance.terms, gpu_rate=wanted)
+        admit_change(unit, instance, terms)
+        command(unit, instance_id, ChangeBid(wanted))
+    return wanted
 
 
-def _check_slice(machine: Machine, listing: Listing, gpus: int, disk_gb: int) -> None:
-    sizes = slice_sizes(machine.gpus, listing.min_gpus)
-    if gpus not in sizes:
-        shown = ", ".join(map(str, sizes))
-        raise RejectedError("invalid_args", f"this machine is offered in slices of {shown} GPUs")
-    largest = machine.disk_gb * gpus // machine.gpus
-    if not 1 <= disk_gb <= largest:
-        message = f"the disk of a slice of {gpus} GPUs is between 1 and {largest} GB"
-        raise RejectedError("invalid_args", message)
-
-
-def _require_disk(unit: Unit, machine: Machine, disk_gb: int) -> None:
-    row = unit.connection.execute(
-        "SELECT coalesce(sum(disk_bytes), 0) FROM instances"
-        " WHERE machine_id = %s AND destroyed_at IS NULL",
-        [machine.machine_id],
-    ).fetchone()
-    assert row is not None
-    free = machine.disk_gb - int(row[0]) // BYTES_PER_GB
-    if disk_gb > free:
-        message = f"machine {machine.machine_id} has {free} GB of disk left"
-        raise DeclinedError("no_capacity", message, free_disk_gb=free)
-
-
-def _terms(unit: Unit, machine: Machine, listing: Listing, account_id: int, gpus: int) -> Terms:
-    # Renting one's own machine posts no charge (`marketplace.md` §14).
-    own = machine.host_id == account_id
-    return Terms(
-        kind="on_demand",
-        gpu_rate=0 if own else listing.gpu_rate_per_gpu * gpus,
-        storage_rate=0 if own else listing.storage_rate,
-        up_rate=0 if own else listing.up_rate,
-        down_rate=0 if own else listing.down_rate,
-        fee_bp=unit.policy.fee_bp,
-    )
-
-
-def _admit(unit: Unit, account_id: int, terms: Terms, disk_bytes: int) -> None:
-    credit = lock_credit(unit.connection, [account_id]).get(account_id)
-    if credit is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
-    available = credit.available(unit.now, unit.policy)
-    needed = 1
-    if unit.policy.admission:
-        needed = admission_cost(terms.gpu_rate, terms.storage_rate, disk_bytes)
-    if available < needed:
-        message = (
-            f"starting needs {format_dollars(needed)} (an hour of GPUs and a day of storage);"
-            f" {format_dollars(available)} is available"
-        )
-        raise DeclinedError(
-            "insufficient_credit",
-            message,
-            needed=format_dollars(needed),
-            available=format_dollars(available),
-        )
-
-
-def _is_online(unit: Unit, machine: Machine) -> bool:
-    silence = unit.policy.offline_after_seconds
-    if silence is None:
-        return machine.enrolled_at is not None
-    contact = last_contact(unit.connection, machine.machine_id)
-    if contact is None:
-        contact = machine.enrolled_at
-    return contact is not None and unit.now <= contact + silence
+def _smallest_bid(unit: Unit, machine: Machine, instance: Instance) -> int:
+    claims = claims_of(unit, machine.machine_id)
+    if all(claim.instance_id != instance.instance_id for claim in claims):
+        asking = Claim(instance.instance_id, instance.gpus, is_bid=True, requested_at=2**62)
+        claims.append(asking)
+    smallest = bid_to_run(supply_of(unit, machine), claims, instance.instance_id)
+    if smallest is None:
+        message = f"no bid would let instance {instance.instance_id} run now"
+        raise DeclinedError("no_capacity", message)
+    return smallest
 
 
 def check_label(text: str | None) -> None:

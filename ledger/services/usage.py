@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -34,6 +34,7 @@ from ledger.domain.usage import (
     decode_header,
     decode_report,
 )
+from ledger.services.checks import HandedOut
 from ledger.services.credit import read_credit
 from ledger.services.ledger import Ledger, Unit, read_policy
 from ledger.services.observations import absorb
@@ -62,6 +63,7 @@ class _Answered(NamedTuple):
     answer: ReportAnswer
     acked_through: int
     desired: Desired | None
+    checks: list[dict[str, Any]]
 
 
 class UsageService:
@@ -74,6 +76,7 @@ class UsageService:
         self._ledger = ledger
         self._keys = KeyRing()
         self._desired = DesiredStates(ledger)
+        self._checks = HandedOut()
         self._surroundings = Surroundings(self._keys.is_valid, self._absorb, self._append_fact)
         self._group: GroupCommit[SignedReport, _Answered] = GroupCommit(
             ledger.database, self._write
@@ -181,26 +184,30 @@ class UsageService:
         judged = self.judge(reports)
         candidates = [one for one in judged if isinstance(one, Candidate)]
         if not candidates:
-            return [_Answered(one, 0, None) for one in judged if isinstance(one, ReportAnswer)]
+            return [_Answered(one, 0, None, []) for one in judged if isinstance(one, ReportAnswer)]
         began = time.perf_counter()
         batch = append_reports(connection, candidates, self._ledger.clock, self._surroundings)
         self.on_commit(_ticks_stored(candidates, batch), time.perf_counter() - began)
-        desired = self._wanted(connection, batch)
+        desired, checks = self._wanted(connection, batch)
         answers = iter(batch.answers)
         answered = []
         for one in judged:
             if isinstance(one, ReportAnswer):
-                answered.append(_Answered(one, 0, None))
+                answered.append(_Answered(one, 0, None, []))
                 continue
             answer = next(answers)
             stored = batch.heads.get(usage_stream(answer.machine, answer.epoch), 0)
-            answered.append(_Answered(answer, stored, desired.get(answer.machine)))
+            asked = checks.get(answer.machine, [])
+            answered.append(_Answered(answer, stored, desired.get(answer.machine), asked))
         return answered
 
-    def _wanted(self, connection: Connection, batch: Batch) -> dict[int, Desired]:
+    def _wanted(
+        self, connection: Connection, batch: Batch
+    ) -> tuple[dict[int, Desired], dict[int, list[dict[str, Any]]]]:
         machines = {answer.machine for answer in batch.answers}
         with translating(), connection.transaction():
-            return self._desired.of(connection, machines, batch.fact_position)
+            desired = self._desired.of(connection, machines, batch.fact_position)
+            return desired, self._checks.of(connection, machines, self._ledger.clock())
 
     def _absorb(
         self, log: LogTransaction, report: UsageReport, head: Head, received_at: int
@@ -227,7 +234,7 @@ def _assembled(answered: Sequence[_Answered]) -> UsageAnswer:
     """One answer for a request: a status per report, an acknowledgement per machine and epoch."""
     reports: list[ReportAnswer] = []
     acks: dict[tuple[int, str], Acknowledgement] = {}
-    for answer, acked_through, desired in answered:
+    for answer, acked_through, desired, checks in answered:
         reports.append(answer)
         if answer.machine == 0:
             continue  # It named no machine that could be believed.
@@ -242,6 +249,7 @@ def _assembled(answered: Sequence[_Answered]) -> UsageAnswer:
             acked_through=acked_through,
             rejected=rejected,
             desired=desired,
+            checks=checks,
         )
     return UsageAnswer(
         server_time_ms=time.time_ns() // 1_000_000,

@@ -13,11 +13,11 @@ from uuid import UUID
 import msgspec
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent
 
-from ledger.domain.events import USAGE_REPORTED, AnyFact, Fact, topic_of
+from ledger.domain.events import USAGE_REPORTED, AnyFact, Fact, RetiredFact, topic_of
 from ledger.errors import CorruptHistoryError
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(AnyFact)
+_decoder = msgspec.json.Decoder(AnyFact | RetiredFact)
 
 
 def encode_fact(fact: Fact) -> bytes:
@@ -26,7 +26,7 @@ def encode_fact(fact: Fact) -> bytes:
 
 
 def decode_fact(topic: str, state: bytes) -> AnyFact:
-    """The fact that *state* holds.
+    """The fact that *state* holds, in today's shape.
 
     Raises:
         CorruptHistoryError: The bytes are not a fact of this catalogue, or not of this topic.
@@ -39,7 +39,7 @@ def decode_fact(topic: str, state: bytes) -> AnyFact:
     if topic_of(fact) != topic:
         message = f"a row with topic {topic} holds a {topic_of(fact)}"
         raise CorruptHistoryError("corrupt_history", message, topic=topic)
-    return fact
+    return fact.upcast() if isinstance(fact, RetiredFact) else fact
 
 
 class RecordedFact(msgspec.Struct, frozen=True, kw_only=True):

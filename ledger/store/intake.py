@@ -180,7 +180,7 @@ class _Judge:
             self._answer(one, "rejected", fault.code, fault.reason, stored=True)
             return
         assert report is not None
-        if report.observed or report.boot_id != head.boot_id:
+        if report.brings_news or report.boot_id != head.boot_id:
             self.flush()
             self._log.now = max(self._log.now, received_at)
             self._around.absorb(self._log, report, head, received_at)

@@ -202,6 +202,23 @@ def read_page(connection: Connection, after: int, limit: int) -> list[Stored]:
         return [Stored(*row) for row in cursor]
 
 
+def read_facts(connection: Connection, page_events: int = 1_000) -> Iterator[Stored]:
+    """Every fact of the log in order, a page at a time; usage reports are left out."""
+    after = 0
+    while True:
+        with connection.cursor(binary=True) as cursor:
+            cursor.execute(
+                f"SELECT {_STORED_COLUMNS} FROM events WHERE position > %b"  # noqa: S608 - constant
+                " AND stream_id NOT LIKE 'usage-%%' ORDER BY position LIMIT %b",
+                [after, page_events],
+            )
+            page = [Stored(*row) for row in cursor]
+        yield from page
+        if len(page) < page_events:
+            return
+        after = page[-1].position
+
+
 def read_stream(
     connection: Connection,
     stream_id: str,

@@ -123,6 +123,12 @@ class Vault:
             for subject, wrapped, sealed in rows
         }
 
+    def remove(self, connection: Connection, subject: str, names: list[str]) -> None:
+        """Destroy what is kept under these names; names without anything are no matter."""
+        connection.execute(
+            "DELETE FROM vault_items WHERE subject = %s AND name = ANY(%s)", [subject, names]
+        )
+
     def erase(self, connection: Connection, subject: str) -> None:
         """Destroy the subject's key and everything under it."""
         connection.execute("DELETE FROM vault_subjects WHERE subject = %s", [subject])

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 from urllib.request import urlopen
 from uuid import UUID
 
@@ -32,8 +31,10 @@ from ledger.projections.runner import UsageRunner
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.log import read_page
+from tests.bench import market, reliability
 from tests.bench.load import drive
 from tests.bench.prepare import Fleet, request
+from tests.bench.row import Row
 
 PORT = 8_997
 QUICK = "--quick" in sys.argv
@@ -45,19 +46,10 @@ _SIZES = (
 )
 
 
-class Row(NamedTuple):
-    """One line of the table."""
-
-    what: str
-    reached: str
-    target: str
-    beside: str
-
-
 def main() -> int:
     """Run every measurement."""
     rows: list[Row] = []
-    for measure in (ingest, keeping_up, small_reports, growth):
+    for measure in (ingest, keeping_up, small_reports, growth, the_market):
         say(f"# {measure.__name__}")
         found = measure()
         rows += found
@@ -71,6 +63,14 @@ def main() -> int:
 
 
 # --- the rows ------------------------------------------------------------------------------------
+
+
+def the_market() -> list[Row]:
+    """Searches, auctions and ratings."""
+    with home() as folder:
+        found = market.searches(folder, 300 if QUICK else 3_000)
+    auction = market.allocation(100 if QUICK else 500)
+    return [found, auction, *reliability.rows(quick=QUICK)]
 
 
 def ingest() -> list[Row]:

@@ -13,7 +13,7 @@ from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import ReportChain, SealedReport
 from ledger.domain.events import MachineSpec
 from ledger.domain.usage import InstanceBlock, Observation
-from ledger.services import accounts, machines, rentals
+from ledger.services import accounts, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 
@@ -49,8 +49,8 @@ class Fleet:
                 token = machines.offer_enrolment(unit, machine)
                 uuids = [f"GPU-{machine}-{slot}" for slot in range(8)]
                 machines.enrol(unit, token, identity.public_key_hex, uuids)
-                prices = machines.Prices(400_000_000, 150_000_000, 3_000_000, 2_000_000)
-                machines.list_machine(unit, machine, prices)
+                prices = listings.Prices(400_000_000, 150_000_000, 3_000_000, 2_000_000)
+                listings.list_machine(unit, machine, prices)
                 rented = [
                     rentals.rent(unit, renter, machine, gpus=1, disk_gb=100)
                     for _ in range(instances)

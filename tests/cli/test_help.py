@@ -30,6 +30,8 @@ COMMANDS = [
         ["scenario", "run"],
         ["serve"],
     ),
+    *(["calc", "useful-hour"], ["calc", "memory"], ["calc", "transfer"], ["calc", "budget"]),
+    *(["offers"], ["allocations"], ["supervise"]),
     *(["ticks"], ["trace"], ["transfers"], ["trial-balance"]),
 ]
 

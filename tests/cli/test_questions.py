@@ -23,6 +23,9 @@ QUESTIONS = [
     ["transfers"],
     ["trial-balance"],
     ["events"],
+    ["offers", "--unverified"],
+    ["offers", "--fields"],
+    ["allocations", "1"],
     ["policy"],
     ["keys", "list"],
 ]
@@ -143,7 +146,7 @@ def test_a_balance_is_credit_less_charges(cli: Cli) -> None:
 def test_events_show_what_they_say(cli: Cli) -> None:
     """The log is read in order, by position or by stream."""
     first, second = cli("events", "--limit", 2, "--json").json
-    assert (first["position"], first["topic"]) == (1, "policy.adopted.v1")
+    assert (first["position"], first["topic"]) == (1, "policy.adopted.v2")
     assert second["state"]["account_id"] == 1
     stream = cli("events", "--stream", "instance-1", "--json").json
     assert [one["version"] for one in stream] == [1, 2, 3, 4]

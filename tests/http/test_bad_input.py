@@ -30,6 +30,7 @@ MACHINE = {
     "up_mbps": 100,
     "down_mbps": 100,
 }
+OFFER = {"offer_id": 1, "gpu_name": "RTX 4090", "gpus": 1, "on_demand_dollars_per_hour": 0.5}
 GOOD: dict[str, dict[str, Any]] = {
     "POST /v1/accounts": {"name": "dora"},
     "POST /v1/keys": {"role": "renter"},
@@ -43,6 +44,66 @@ GOOD: dict[str, dict[str, Any]] = {
     "PUT /v1/machines/{machine_id}/listing": {"gpu_hour": "0.4", "storage_gb_month": "0.1"},
     "POST /v1/instances": {"machine_id": 1, "disk_gb": 10},
     "POST /v1/instances/{instance_id}/label": {"label": "job"},
+    "PUT /v1/instances/{instance_id}/bid": {"price": "0.3"},
+    "POST /v1/instances/{instance_id}/reservation": {"amount": "1"},
+    "POST /v1/offers/search": {},
+    "POST /v1/machines/{machine_id}/maintenance": {
+        "start": "2026-04-01T00:00:00Z",
+        "duration_seconds": 3_600,
+        "category": "power",
+    },
+    "POST /v1/disputes": {
+        "instance_id": 1,
+        "start": "2026-03-01T10:00:00Z",
+        "until": "2026-03-01T10:10:00Z",
+        "reason": "not_running",
+    },
+    "POST /v1/disputes/{dispute_id}/answer": {},
+    "POST /v1/disputes/{dispute_id}/question": {"statement": "Which error?"},
+    "POST /v1/disputes/{dispute_id}/resolve": {"outcome": "rejected"},
+    "POST /v1/corrections": {"charge": "instance-1.gpu.1", "reason": "x"},
+    "POST /v1/credit-notes": {
+        "account_id": 1,
+        "document": "USE-00000001",
+        "amount": "1",
+        "reason": "x",
+    },
+    "POST /v1/approvals": {"subject": "file account-1"},
+    "POST /v1/probe-locations": {"location": "fra1", "region": "DE"},
+    "POST /v1/probe-results": {
+        "location": "fra1",
+        "results": [{"machine_id": 1, "result": "up"}],
+    },
+    "POST /v1/machines/{machine_id}/verification": {"verification": "verified", "reason": "seen"},
+    "POST /v1/machines/{machine_id}/probes": {"up_mbps": 940},
+    "PUT /v1/machines/{machine_id}/location": {"country": "SE"},
+    "POST /v1/hosts/{host_id}/certifications": {
+        "kind": "iso27001",
+        "number": "IS 700001",
+        "issuer": "BSI",
+        "valid_from": "2026-01-01T00:00:00Z",
+        "evidence_hash": "9f" * 32,
+    },
+    "POST /v1/webhooks": {"url": "https://hooks.example/"},
+    "PUT /v1/webhooks/{webhook_id}": {"url": "https://hooks.example/changed"},
+    "POST /v1/webhooks/{webhook_id}/replay": {"since": "2026-03-01T00:00:00Z"},
+    "PUT /v1/spend-caps": {"per_hour": "1", "per_day": "20"},
+    "PUT /v1/auto-top-up": {
+        "below": "5",
+        "amount": "20",
+        "max_per_day": "100",
+        "reference": "mandate_1",
+    },
+    "PUT /v1/instances/{instance_id}/lease": {
+        "until": "2027-01-01T00:00:00Z",
+        "spend_limit": "25",
+    },
+    "PUT /v1/idle-policy": {"notice_seconds": 600},
+    "PUT /v1/cleanup-policy": {"scope": "all"},
+    "POST /v1/calculators/useful-hour": {"useful_hours": 40, "offers": [OFFER]},
+    "POST /v1/calculators/memory": {"parameters": 7_000_000_000, "recipe": "inference"},
+    "POST /v1/calculators/transfer": {"size_bytes": 10**9, "link_mbps": 500},
+    "POST /v1/calculators/budget": {"work_hours": 40, "dollars_per_hour": 0.5},
 }
 """A body that each route with a body would take, for a test to spoil."""
 AMOUNTS = [
@@ -51,11 +112,15 @@ AMOUNTS = [
     ("POST /v1/transfers", "amount"),
     ("POST /v1/holds", "amount"),
     ("POST /v1/holds/{hold_id}/capture", "amount"),
+    ("POST /v1/instances/{instance_id}/reservation", "amount"),
+    *[("PUT /v1/auto-top-up", name) for name in ("below", "amount", "max_per_day")],
+    ("PUT /v1/instances/{instance_id}/lease", "spend_limit"),
 ]
 PRICES = [
     ("PUT /v1/machines/{machine_id}/listing", name)
     for name in ("gpu_hour", "storage_gb_month", "up_gb", "down_gb", "min_bid")
 ]
+PRICES += [("PUT /v1/instances/{instance_id}/bid", "price"), ("POST /v1/instances", "bid")]
 NUMBERS = [
     ("POST /v1/keys", "account_id"),
     ("POST /v1/deposits", "account_id"),
@@ -69,9 +134,19 @@ NUMBERS = [
     ("POST /v1/instances", "machine_id"),
     ("POST /v1/instances", "disk_gb"),
     ("POST /v1/instances", "gpus"),
+    ("POST /v1/instances", "offer_id"),
     ("POST /v1/instances", "account_id"),
+    ("POST /v1/instances/{instance_id}/reservation", "months"),
+    ("POST /v1/instances/{instance_id}/reservation", "seconds"),
+    ("POST /v1/offers/search", "limit"),
+    ("PUT /v1/idle-policy", "notice_seconds"),
+    ("PUT /v1/cleanup-policy", "days"),
 ]
-TIMES = [("POST /v1/keys", "expires_at"), ("PUT /v1/machines/{machine_id}/listing", "until")]
+TIMES = [
+    ("POST /v1/keys", "expires_at"),
+    ("PUT /v1/machines/{machine_id}/listing", "until"),
+    ("PUT /v1/instances/{instance_id}/lease", "until"),
+]
 
 
 class Refuses:
@@ -83,10 +158,22 @@ class Refuses:
         self.machine = api.market.machine(host="bob")
         self.instance = api.market.rent(api.accounts["root"], self.machine)
         api("root", "POST", "/v1/holds", {"amount": "5", "id": "h-0"})
+        made = api("root", "POST", "/v1/webhooks", {"url": "https://hooks.example/first"})
+        self.webhook = made.json()["webhook_id"]
 
     def path(self, template: str) -> str:
         """A path of things that exist."""
-        names = {"machine_id": self.machine, "instance_id": self.instance, "hold_id": "h-0"}
+        names = {
+            "machine_id": self.machine,
+            "host_id": self.api.accounts["bob"],
+            "instance_id": self.instance,
+            "hold_id": "h-0",
+            "webhook_id": self.webhook,
+            "offer_id": 2,
+            "dispute_id": 1,
+            "day": "2026-03-01",
+            "line": 0,
+        }
         return template.format(**names)
 
     def __call__(
@@ -130,6 +217,13 @@ def test_the_good_bodies_are_good(refuses: Refuses) -> None:
     assert {route: status for route, status in taken.items() if status >= 300} == {
         "POST /v1/enrolments": 401,
         "POST /v1/instances": 409,
+        "PUT /v1/instances/{instance_id}/bid": 422,
+        "POST /v1/disputes": 422,
+        "POST /v1/disputes/{dispute_id}/answer": 422,
+        "POST /v1/disputes/{dispute_id}/question": 404,
+        "POST /v1/disputes/{dispute_id}/resolve": 404,
+        "POST /v1/corrections": 404,
+        "POST /v1/credit-notes": 404,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from ledger.domain.events import InstanceDestroyed, InstanceStopped
 from ledger.services import rentals
 from tests.http.conftest import Api
+from tests.http.test_access import paths
+from tests.http.test_bad_input import GOOD, Refuses
 from tests.support.market import DOLLAR
 
 REPLAYED = "idempotency-replayed"
@@ -103,6 +106,31 @@ REFUSALS: list[tuple[str, Any, str]] = [
     ("/v1/transfers", {"to_account_id": 999, "amount": "1", "id": "t"}, "invalid_recipient"),
     ("/v1/holds", {"amount": "1000", "id": "h"}, "insufficient_credit"),
 ]
+
+
+def test_every_command_repeats_under_its_key(api: Api) -> None:
+    """Each route that takes a key answers a repeat with its first answer, and does nothing more."""
+    known = Refuses(api)
+    ids = {"machine_id": known.machine, "instance_id": known.instance, "hold_id": "h-0"}
+    asked = 0
+    for path, methods in paths().items():
+        for method, operation in methods.items():
+            names = {one["name"] for one in operation.get("parameters", [])}
+            if "Idempotency-Key" not in names:
+                continue
+            route = f"{method.upper()} {path}"
+            where = re.sub(r"{(\w+)}", lambda found: str(ids.get(found[1], 1)), path)
+            where += "?reason=x" if "reason" in names else ""
+            body = GOOD.get(route)
+            first = api("root", method.upper(), where, body, Idempotency_Key=route)
+            head = api.market.head()
+            again = api("root", method.upper(), where, body, Idempotency_Key=route)
+            assert (again.status_code, again.content) == (first.status_code, first.content), route
+            assert api.market.head() == head, route
+            if first.is_success:
+                assert again.headers[REPLAYED] == "true", route
+                asked += 1
+    assert asked > 20
 
 
 def test_each_kind_of_refusal_is_kept(api: Api) -> None:

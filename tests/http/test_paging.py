@@ -278,6 +278,7 @@ def test_anomalies(api: Api, busy: tuple[int, list[int]]) -> None:
 def test_every_list_pages(api: Api) -> None:
     """Each list with a cursor takes a limit of 1 to 1,000 and has items and next_cursor."""
     api.market.machine(host="bob")
+    assert api("root", "POST", "/v1/webhooks", {"url": "https://hooks.example/"}).is_success
     lists = 0
     for path, methods in paths().items():
         names = {one["name"] for one in methods.get("get", {}).get("parameters", [])}
@@ -285,7 +286,9 @@ def test_every_list_pages(api: Api) -> None:
         if "cursor" not in names or "instance_id" in path:
             continue
         lists += 1
-        shown_path = path.replace("{stream}", "machine-1")
+        shown_path = path.replace("{stream}", "machine-1").replace("{webhook_id}", "1")
+        shown_path = shown_path.replace("{machine_id}", "1")
+        shown_path = shown_path.replace("{host_id}", str(api.accounts["bob"]))
         for limit in (1, 1_000):
             shown = api("root", "GET", f"{shown_path}?limit={limit}").json()
             assert set(shown) == {"items", "next_cursor"}, path

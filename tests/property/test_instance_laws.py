@@ -43,6 +43,8 @@ CREATED: Final = InstanceCreated(
     machine_id=4,
     host_id=9,
     listing_id=1,
+    offer_id=None,
+    bid=None,
     gpus=1,
     disk_bytes=10**9,
     terms=Terms(kind="on_demand", gpu_rate=1, storage_rate=1, up_rate=1, down_rate=1, fee_bp=1_500),

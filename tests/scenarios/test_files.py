@@ -36,7 +36,7 @@ steps:
         (HEAD + "  - {do: destory, instance: i}\n", 4, "did you mean `destroy`"),
         (HEAD + "  - {do: deposit, acount: alice, amount: '1'}\n", 4, "did you mean `account`"),
         (HEAD + "  - {do: deposit, account: alice, amount: 1.5}\n", 4, "as text"),
-        (HEAD + "  - {do: bid, instance: i, price: '1'}\n", 4, "not built yet"),
+        (HEAD + "  - {do: volume, as: v, account: alice}\n", 4, "not built yet"),
         (HEAD + "  - {at: '2026-02-01T00:00:00Z', do: rebuild}\n", 4, "time order"),
         (HEAD + "expect: {balance: {alice: '10'}}\n", 4, "did you mean `balances`"),
         (HEAD + "settings: {plattform_fee: '0'}\n", 4, "did you mean `platform_fee`"),

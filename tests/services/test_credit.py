@@ -10,7 +10,8 @@ from fractions import Fraction
 import pytest
 
 from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
-from ledger.services import accounts, machines, policies, rentals
+from ledger.services import accounts, policies, rentals
+from ledger.services.allocation import claims_of
 from ledger.services.ledger import Policy, Unit
 from ledger.services.questions.balances import balance, trial_balance
 from tests.support.market import DOLLAR, START, Market
@@ -132,8 +133,8 @@ def test_every_state_that_wants_to_run_stops_at_zero_once(market: Market) -> Non
     ).fetchone()
     assert stamps == (3,)
     with market.ledger.unit() as unit:
-        free = rentals.free_slots(unit, machines.require_machine(unit.connection, machine))
-    assert free == [0, 1, 2, 3]
+        held = [claim.slots for claim in claims_of(unit, machine) if claim.slots]
+    assert held == []
 
 
 def test_one_account_at_zero_stops_nobody_else(market: Market) -> None:

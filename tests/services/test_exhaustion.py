@@ -6,9 +6,10 @@ import pytest
 
 from adapters.hostagent.reports import constant_block
 from ledger.errors import DeclinedError, IdempotencyError, RejectedError
-from ledger.services import accounts, policies, rentals
+from ledger.services import accounts, contracts, policies, rentals
 from ledger.services.questions.balances import balance, trial_balance
 from tests.support.market import DOLLAR, START, Market
+from tests.support.safety import UNWATCHED, started, status
 
 
 def available(market: Market, account: int) -> int:
@@ -102,6 +103,22 @@ def test_a_late_evaluation_stamps_its_own_second_and_says_so(market: Market) -> 
     policies.exhaust(market.ledger)
     assert market.anomalies(one) == {"late_exhaustion": 5}
     assert market.rebuild().equal
+
+
+def test_a_large_deposit_of_a_reservation_keeps_nobody_from_running_dry(market: Market) -> None:
+    """With $576 locked and $1 of credit, a disk of $1 an hour exhausts it after an hour."""
+    market.ledger.adopt_policy(UNWATCHED)
+    alice = market.account("alice", 577 * DOLLAR)
+    machine = market.machine(gpu_hour=DOLLAR, storage=7_200_000_000)
+    one = started(market, alice, machine)
+    with market.ledger.unit() as unit:
+        contracts.reserve(unit, one, seconds=contracts.SECONDS_PER_MONTH)
+    market.clock.move_to(START + 3_599)
+    policies.exhaust(market.ledger)
+    assert status(market, one) == ("running", "")
+    market.clock.move_to(START + 3_600)
+    policies.exhaust(market.ledger)
+    assert status(market, one) == ("stopped", "zero_balance")
 
 
 def test_a_top_up_allows_a_start_and_never_starts_anything(market: Market) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from adapters.hostagent.reports import ReportChain, block, constant_block
 from ledger.domain.usage import Observation, ObservedState, TickState
-from ledger.services import machines, policies, rentals
+from ledger.services import listings, policies, rentals
 from ledger.services.ledger import Policy
 from tests.support.market import DOLLAR, START, Market
 
@@ -605,7 +605,7 @@ def test_a_later_listing_touches_no_contract(market: Market) -> None:
     machine = market.machine(gpus=2, gpu_hour=2_000_000_000)
     alice = market.rent(market.account("alice", 100 * DOLLAR), machine, gpus=1)
     with market.ledger.unit() as unit:
-        machines.list_machine(unit, machine, machines.Prices(2_500_000_000, 0, 0, 0))
+        listings.list_machine(unit, machine, listings.Prices(2_500_000_000, 0, 0, 0))
     carol = market.rent(market.account("carol", 100 * DOLLAR), machine, gpus=1)
     for one in (alice, carol):
         market.confirm(machine, one)

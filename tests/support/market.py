@@ -8,14 +8,16 @@ from typing import Any
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import ReportChain, SealedReport, constant_block
 from ledger.domain.acknowledgement import ReportAnswer
-from ledger.domain.events import MachineSpec
-from ledger.domain.usage import InstanceBlock, Observation, TickState
+from ledger.domain.events import AnyFact, MachineSpec
+from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation, TickState
 from ledger.projections.rebuild import RebuildResult, check
 from ledger.projections.runner import UsageRunner
-from ledger.services import accounts, machines, rentals
+from ledger.services import accounts, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
+from ledger.store.codec import decode_fact
 from ledger.store.database import Database
+from ledger.store.log import read_facts
 from ledger.store.vault import Vault
 
 START = 1_772_359_200
@@ -59,8 +61,10 @@ class Market:
         up: int = 3_000_000,
         down: int = 2_000_000,
         mbps: int = 10_000,
+        floor: int | None = None,
+        **listing: Any,
     ) -> int:
-        """A listed machine with a key of its own; rates in nanos."""
+        """A listed machine with a key of its own; rates in nanos, *floor* per GPU."""
         owner = self.account(host)
         spec = MachineSpec(
             gpus=gpus,
@@ -78,16 +82,50 @@ class Market:
             token = machines.offer_enrolment(unit, machine)
             uuids = [f"GPU-{machine}-{slot}" for slot in range(gpus)]
             machines.enrol(unit, token, identity.public_key_hex, uuids)
-            machines.list_machine(unit, machine, machines.Prices(gpu_hour, storage, up, down))
+            listings.list_machine(
+                unit, machine, listings.Prices(gpu_hour, storage, up, down, floor), **listing
+            )
         self.chains[machine] = ReportChain(
             machine, identity, boot_id="boot-1", epoch=f"{machine:032x}"
         )
         return machine
 
-    def rent(self, account: int, machine: int, **options: Any) -> int:
+    def rent(self, account: int, machine: int | None, **options: Any) -> int:
         """An instance with a disk of 100 GB unless told otherwise."""
         with self.ledger.unit() as unit:
             return rentals.rent(unit, account, machine, **{"disk_gb": 100, **options})
+
+    def list_again(
+        self,
+        machine: int,
+        gpu_hour: int = 360_000_000,
+        storage: int = 150_000_000,
+        up: int = 3_000_000,
+        down: int = 2_000_000,
+        floor: int | None = None,
+        **listing: Any,
+    ) -> int:
+        """Another listing of a machine; returns its id."""
+        with self.ledger.unit() as unit:
+            return listings.list_machine(
+                unit, machine, listings.Prices(gpu_hour, storage, up, down, floor), **listing
+            )
+
+    def status(self, instance: int) -> str:
+        """The state of an instance."""
+        row = self.connection.execute(
+            "SELECT status FROM instances WHERE instance_id = %s", [instance]
+        ).fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def facts(self, *streams: str) -> list[AnyFact]:
+        """All facts of the log, or of these streams, in order."""
+        return [
+            decode_fact(stored.topic, stored.state)
+            for stored in read_facts(self.connection)
+            if not streams or stored.stream_id in streams
+        ]
 
     def seal(
         self,
@@ -141,6 +179,24 @@ class Market:
             assert self.deliver(report)[0].status == "accepted"
             seconds -= count
         return sealed
+
+    def long_run(self, machine: int, instances: Sequence[int], seconds: int) -> None:
+        """Let days pass with constant `running` ticks, each report received when it is finished."""
+        start, end = self.clock(), self.clock() + seconds
+        sealed = []
+        for first in range(start, end, MAX_WINDOW_SECONDS):
+            count = min(MAX_WINDOW_SECONDS, end - first)
+            blocks = [
+                constant_block(one, first, count, "running", up=0, down=0, util=90)
+                for one in instances
+            ]
+            sealed.append(self.seal(machine, first, count, blocks))
+        for at in range(0, len(sealed), 1_000):
+            batch = sealed[at : at + 1_000]
+            signed = [SignedReport(one.key_id, one.signature, one.body) for one in batch]
+            answers = self.usage.deliver(signed, [one.until for one in batch])
+            assert {answer.status for answer in answers} == {"accepted"}
+        self.clock.move_to(end)
 
     def project(self) -> None:
         """Fold everything there is."""

@@ -1,4 +1,4 @@
-"""Instances: renting, their commands, and their ticks."""
+"""Instances: renting on demand or by a bid, their commands, and their ticks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from litestar import Response, delete, get, post
+from litestar import Request, Response, delete, get, post
+from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from adapters.http.call import ANYONE, RENTER, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
+from adapters.http.once import HEADER
 from adapters.http.wire import (
     Body,
     Dollars,
@@ -23,6 +25,7 @@ from adapters.http.wire import (
     page,
     render,
 )
+from ledger.domain.money import format_dollars, parse_dollars
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import rentals
 from ledger.services.ledger import Unit
@@ -31,19 +34,27 @@ from ledger.services.questions import usage
 
 
 class NewInstance(Body):
-    """What to rent. `launch` (image, env, onstart …) is kept encrypted and never in the log."""
+    """What to rent: an offer, or a slice of a machine; with a `bid`, interruptibly.
+
+    `launch` (image, env, onstart …) is kept encrypted and never in the log. Without an
+    Idempotency-Key, the same offer again is the same instance as long as it lives.
+    """
 
     EXAMPLE: ClassVar[dict[str, Any]] = {
-        "machine_id": 4,
+        "offer_id": 12,
         "disk_gb": 100,
-        "gpus": 2,
+        "bid": "0.30",
         "label": "train-7",
         "launch": {"image": "pytorch/pytorch:2.9"},
     }
 
-    machine_id: Id
     disk_gb: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    offer_id: Id | None = None
+    """An open offer; it closes, and another one of its size opens."""
+    machine_id: Id | None = None
     gpus: Annotated[int, Meta(ge=1, le=16)] | None = None
+    bid: Dollars | None = None
+    """Dollars per hour for the whole slice, never per GPU. Without it the rental is on demand."""
     label: str | None = None
     cancel_unavail: bool = True
     """Refuse with `no_capacity` when the GPUs are taken; otherwise the instance waits."""
@@ -59,16 +70,42 @@ class NewLabel(Body):
     label: str | None
 
 
+class ComingTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Terms that are agreed and apply from a later second on; rates for the slice."""
+
+    effective_at: Instant
+    kind: str
+    gpu_rate: Dollars
+    storage_rate: Dollars
+    up_rate: Dollars
+    down_rate: Dollars
+
+
+class RunningTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """A reservation that runs: what is locked for it, at which rate, until when."""
+
+    reservation_no: int
+    base_rate: Dollars
+    rate: Dollars
+    deposit: Dollars
+    term_from: Instant
+    term_until: Instant
+
+
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """An instance: the rental kind and all rates for the whole slice, its state, and its cost.
 
-    `storage_rate_per_hour` is what the disk goes on costing until the instance is destroyed.
+    `storage_rate_per_hour` is what the disk goes on costing until the instance is destroyed;
+    `dph_total = dph_base + storage_rate_per_hour` is an hour of running, without traffic. `coming`
+    are terms that are agreed and do not apply yet. While `offline_since` says that its machine is
+    silent, nothing is billed.
     """
 
     instance_id: int
     account_id: int
     machine_id: int
     listing_id: int
+    offer_id: int | None
     kind: str
     gpus: int
     disk_bytes: int
@@ -77,10 +114,19 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     storage_rate_per_hour: Dollars
     up_rate: Dollars
     down_rate: Dollars
+    dph_base: Dollars
+    dph_total: Dollars
+    bid: Dollars | None
+    bid_effective_at: Instant | None
+    terms_due_at: Instant | None
+    coming: list[ComingTerms]
+    reservation: RunningTerm | None
     until: Instant | None
     label: str | None
     status: str
     reason: str
+    waiting_since: Instant | None
+    offline_since: Instant | None
     gpu_uuids: list[str]
     created_at: Instant
     first_run_at: Instant | None
@@ -94,6 +140,18 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     up_charge: Dollars
     down_bytes: int
     down_charge: Dollars
+
+
+class Rented(Instance, frozen=True, kw_only=True):
+    """The new instance; `note` says in words which rental kind it is and what is paid.
+
+    `same_label` are one's other living instances with the label of this one. `replayed`: the create
+    was repeated without a key, and this is the instance that the first one made.
+    """
+
+    note: str
+    same_label: list[int]
+    replayed: bool
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,29 +177,76 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     why_not: str | None
 
 
-def _shown(unit: Unit, instance_id: int) -> Instance:
+def shown(unit: Unit, instance_id: int) -> Instance:
+    """An instance as it is within a command."""
     return render(Instance, ask.instance(unit.connection, instance_id))
 
 
 @post("/v1/instances", opt=allowed(*RENTER), summary="Rent")
-async def rent(call: Caller, data: JSONBody[NewInstance]) -> Response[Instance]:
-    """Rent GPUs of a listed machine on demand; storage runs from now until it is destroyed."""
-    account = call.account(data.account_id)
+async def rent(
+    request: Request[Any, Any, State], call: Caller, data: JSONBody[NewInstance]
+) -> Response[Rented]:
+    """Rent an offer or a slice of a machine; storage runs from now until it is destroyed.
 
-    def do(unit: Unit) -> Instance:
-        instance_id = rentals.rent(
-            unit,
-            account,
-            data.machine_id,
-            gpus=data.gpus,
-            disk_gb=data.disk_gb,
-            label=data.label,
-            wait=not data.cancel_unavail,
-            launch=data.launch,
-        )
-        return _shown(unit, instance_id)
+    With a `bid` the rental is interruptible and the bid is the price paid; without one it is on
+    demand, whatever was searched for. A bid that would not run is refused, and nothing exists then.
+    """
+    account = call.account(data.account_id)
+    if data.offer_id is None and data.machine_id is None:
+        message = "name an offer (`offer_id`) or a machine (`machine_id`)"
+        raise RejectedError("invalid_args", message, status=400)
+    bid = None if data.bid is None else parse_dollars(data.bid)
+    is_keyed = HEADER in request.headers
+
+    def do(unit: Unit) -> Rented:
+        wishes: dict[str, Any] = {
+            "machine_id": data.machine_id,
+            "gpus": data.gpus,
+            "disk_gb": data.disk_gb,
+            "bid": bid,
+            "label": data.label,
+            "wait": not data.cancel_unavail,
+            "launch": data.launch,
+        }
+        if data.offer_id is None or is_keyed:
+            made = rentals.Rented(rentals.rent(unit, account, offer_id=data.offer_id, **wishes))
+        else:
+            made = rentals.rent_once(unit, account, data.offer_id, **wishes)
+        return _rented(unit, made)
 
     return await call.command(do, 201)
+
+
+def _rented(unit: Unit, made: rentals.Rented) -> Rented:
+    view = ask.instance(unit.connection, made.instance_id)
+    same = () if view.label is None else ask.living(unit.connection, view.account_id, view.label)
+    return render(
+        Rented,
+        view,
+        note=_note(view),
+        same_label=[one for one in same if one != view.instance_id],
+        replayed=made.replayed,
+    )
+
+
+def _note(view: ask.InstanceView) -> str:
+    """What a renter must not learn from the first bill: how it is rented, and what is paid."""
+    rate = format_dollars(view.gpu_rate)
+    if view.bid is None:
+        note = (
+            f"On demand at {rate} per hour for the whole slice; it is never displaced."
+            " To rent interruptibly, create with a `bid`."
+        )
+    else:
+        bid = format_dollars(view.bid)
+        paid = "the bid is the price paid" if view.bid == view.gpu_rate else f"{rate} is paid"
+        note = (
+            f"Interruptible at a bid of {bid} per hour for the whole slice; {paid}. It can be"
+            " displaced at any second, without warning; its disk is kept."
+        )
+    if view.status == "scheduling":
+        note += " It waits for GPUs now; only storage is billed meanwhile."
+    return note
 
 
 @get("/v1/instances", opt=allowed(*ANYONE), summary="List instances")
@@ -175,7 +280,12 @@ async def list_instances(
     return page(Instance, found, limit, lambda one: one.instance_id)
 
 
-async def _visible(call: Caller, instance_id: int) -> ask.InstanceView:
+async def visible(call: Caller, instance_id: int) -> ask.InstanceView:
+    """An instance that the caller may see: one's own, one on one's machine, any for those who may.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+    """
     found = await call.question(lambda connection: ask.instance(connection, instance_id))
     mine = call.principal.account_id in {
         found.host_id if call.principal.role == "host" else found.account_id
@@ -188,17 +298,28 @@ async def _visible(call: Caller, instance_id: int) -> ask.InstanceView:
 @get("/v1/instances/{instance_id:int}", opt=allowed(*ANYONE), summary="Show an instance")
 async def show_instance(call: Caller, instance_id: FromPath[int]) -> Instance:
     """Show an instance, also after it was destroyed."""
-    return render(Instance, await _visible(call, instance_id))
+    return render(Instance, await visible(call, instance_id))
 
 
-async def _command(
+def require_own(call: Caller, unit: Unit, instance_id: int) -> None:
+    """Let a command go on if the instance is the caller's, or the caller an admin.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+    """
+    if not call.is_admin:
+        rentals.owned(unit, instance_id, call.principal.account_id)
+
+
+async def command(
     call: Caller, instance_id: int, do: Callable[[Unit, int], None]
 ) -> Response[Instance]:
+    """Carry out a command on one's instance; the answer shows it as it is then."""
+
     def run(unit: Unit) -> Instance:
-        if not call.is_admin:
-            rentals.owned(unit, instance_id, call.principal.account_id)
+        require_own(call, unit, instance_id)
         do(unit, instance_id)
-        return _shown(unit, instance_id)
+        return shown(unit, instance_id)
 
     return await call.command(run)
 
@@ -208,7 +329,7 @@ async def _command(
 )
 async def start(call: Caller, instance_id: FromPath[int]) -> Response[Instance]:
     """Let it run again as soon as its GPUs are free."""
-    return await _command(call, instance_id, rentals.start)
+    return await command(call, instance_id, rentals.start)
 
 
 @post("/v1/instances/{instance_id:int}/stop", opt=allowed(*RENTER), status_code=200, summary="Stop")
@@ -218,7 +339,7 @@ async def stop(call: Caller, instance_id: FromPath[int]) -> Response[Instance]:
     def do(unit: Unit, one: int) -> None:
         rentals.stop(unit, one, by_admin=call.is_admin)
 
-    return await _command(call, instance_id, do)
+    return await command(call, instance_id, do)
 
 
 @post(
@@ -229,7 +350,7 @@ async def stop(call: Caller, instance_id: FromPath[int]) -> Response[Instance]:
 )
 async def reboot(call: Caller, instance_id: FromPath[int]) -> Response[Instance]:
     """Restart the container in place; GPUs and priority are kept."""
-    return await _command(call, instance_id, rentals.reboot)
+    return await command(call, instance_id, rentals.reboot)
 
 
 @post(
@@ -239,7 +360,7 @@ async def label(
     call: Caller, instance_id: FromPath[int], data: JSONBody[NewLabel]
 ) -> Response[Instance]:
     """Give it another label."""
-    return await _command(call, instance_id, lambda unit, one: rentals.label(unit, one, data.label))
+    return await command(call, instance_id, lambda unit, one: rentals.label(unit, one, data.label))
 
 
 @delete("/v1/instances/{instance_id:int}", opt=allowed(*RENTER), status_code=200, summary="Destroy")
@@ -256,7 +377,7 @@ async def destroy(
     def do(unit: Unit, one: int) -> None:
         rentals.destroy(unit, one, by_admin=call.is_admin, reason=reason)
 
-    return await _command(call, instance_id, do)
+    return await command(call, instance_id, do)
 
 
 @get("/v1/instances/{instance_id:int}/ticks", opt=allowed(*ANYONE), summary="List ticks")
@@ -269,7 +390,7 @@ async def ticks(
     cursor: Cursor = None,
 ) -> Page[Tick]:
     """List attested seconds one by one, each with its address in the log."""
-    await _visible(call, instance_id)
+    await visible(call, instance_id)
     after = decode_cursor(cursor, tuple[int, int], (0, 0))
     first, end = instant(start, "from") or 0, instant(until, "until")
     found = await call.question(

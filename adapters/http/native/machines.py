@@ -29,8 +29,9 @@ from adapters.http.wire import (
 from ledger.domain.acknowledgement import Desired
 from ledger.domain.events import MachineSpec
 from ledger.domain.hardware import Inventory
-from ledger.domain.money import parse_dollars
+from ledger.domain.money import parse_dollars, parse_fee
 from ledger.errors import NotFoundError
+from ledger.services import listings
 from ledger.services import machines as use_cases
 from ledger.services.ledger import Ledger, Unit
 from ledger.services.questions import accounts
@@ -74,6 +75,7 @@ class NewListing(Body):
         "storage_gb_month": "0.15",
         "up_gb": "0.003",
         "down_gb": "0.002",
+        "min_bid": "0.16",
         "min_gpus": 1,
         "until": "2026-12-31T00:00:00Z",
     }
@@ -83,8 +85,11 @@ class NewListing(Body):
     up_gb: Dollars = "0"
     down_gb: Dollars = "0"
     min_bid: Dollars | None = None
+    """The floor: lowest bid per GPU and hour. Without it the machine takes no bids."""
     min_gpus: Annotated[int, Meta(ge=1, le=16)] = 1
     until: str | None = None
+    reserved_discount_max: str = "0.4"
+    """The largest discount for prepaid terms, from 0 to below 1."""
 
 
 class NewEnrolment(Body):
@@ -294,7 +299,7 @@ async def list_machine(
     call: Caller, machine_id: FromPath[int], data: JSONBody[NewListing]
 ) -> Response[Machine]:
     """Offer a machine at these prices; contracts that exist keep theirs."""
-    prices = use_cases.Prices(
+    prices = listings.Prices(
         parse_dollars(data.gpu_hour),
         parse_dollars(data.storage_gb_month),
         parse_dollars(data.up_gb),
@@ -305,7 +310,14 @@ async def list_machine(
 
     def do(unit: Unit) -> Machine:
         _own(unit, call, machine_id)
-        use_cases.list_machine(unit, machine_id, prices, min_gpus=data.min_gpus, until=until)
+        listings.list_machine(
+            unit,
+            machine_id,
+            prices,
+            min_gpus=data.min_gpus,
+            until=until,
+            reserved_discount_max_bp=parse_fee(data.reserved_discount_max),
+        )
         return _shown(unit, machine_id)
 
     return await call.command(do)
@@ -322,7 +334,7 @@ async def unlist_machine(call: Caller, machine_id: FromPath[int]) -> Response[Ma
 
     def do(unit: Unit) -> Machine:
         _own(unit, call, machine_id)
-        use_cases.unlist_machine(unit, machine_id)
+        listings.unlist_machine(unit, machine_id)
         return _shown(unit, machine_id)
 
     return await call.command(do)

@@ -7,11 +7,12 @@ import msgspec
 from ledger.errors import NotFoundError
 from ledger.services.credit import read_credit
 from ledger.services.ledger import read_policy
+from ledger.services.questions.transfers import RETURNED_DEPOSITS
 from ledger.store.database import Connection
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
-    """Credit at one second. available = posted - charged - held - accrued."""
+    """Credit at one second. available = posted - charged - held - accrued - locked."""
 
     account_id: int
     at: int
@@ -19,6 +20,8 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     charged: int
     held: int
     accrued: int
+    locked: int
+    """What the deposits of running reservations still hold."""
     available: int
     burn_per_hour: int
     runway_seconds: int | None
@@ -60,13 +63,13 @@ def balance(connection: Connection, account_id: int, now: int) -> Balance:
         raise NotFoundError("no_such_account", f"there is no account {account_id}")
     policy = read_policy(connection)
     row = connection.execute(
-        "SELECT c.exhausted_at, c.debt_limit, coalesce(u.earned - u.fees, 0)"
+        "SELECT c.exhausted_at, c.debt_limit, c.payable + coalesce(u.earned - u.fees, 0)"
         " FROM account_credit c LEFT JOIN account_usage u USING (account_id)"
         " WHERE c.account_id = %s",
         [account_id],
     ).fetchone()
     assert row is not None
-    burn, scale = credit.burn_per_hour()
+    burn, scale = credit.burn_per_hour(now)
     dry = credit.dry_second(now, policy) if burn else None
     return Balance(
         account_id=account_id,
@@ -75,6 +78,7 @@ def balance(connection: Connection, account_id: int, now: int) -> Balance:
         charged=credit.charged,
         held=credit.held(now),
         accrued=credit.accrued(now, policy),
+        locked=credit.locked,
         available=credit.available(now, policy),
         burn_per_hour=burn // scale,
         runway_seconds=None if dry is None else dry - now,
@@ -110,21 +114,35 @@ def holds(
 def trial_balance(connection: Connection) -> list[TrialBalanceRow]:
     """Debits and credits per ledger account; both columns add up to the same.
 
-    A usage charge debits the renter's credit and credits the host's payable and the platform's fee.
+    A usage charge debits the renter's credit, or the deposit of a reservation, and credits the
+    host's payable and the platform's fee. What a term leaves goes back to credit.
     """
-    rows = connection.execute(
-        "WITH usage AS (SELECT"
-        " coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge), 0) AS charge,"
-        " coalesce(sum(gpu_fee + storage_fee + up_fee + down_fee), 0) AS fee FROM usage_hours)"
-        " SELECT name, sum(debit), sum(credit) FROM ("
-        " SELECT debit AS name, amount AS debit, 0 AS credit FROM movements"
-        " UNION ALL SELECT credit, 0, amount FROM movements"
-        " UNION ALL SELECT 'renter_credit', charge, 0 FROM usage"
-        " UNION ALL SELECT 'host_payable', 0, charge - fee FROM usage"
-        " UNION ALL SELECT 'platform_fee', 0, fee FROM usage) AS posted"
-        " GROUP BY name ORDER BY name"
-    )
+    rows = connection.execute(_TRIAL_BALANCE)
     return [
         TrialBalanceRow(ledger_account=name, debit=int(debit), credit=int(credit))
         for name, debit, credit in rows
     ]
+
+
+_TRIAL_BALANCE = f"""
+WITH usage AS (
+    SELECT coalesce(sum(gpu_charge + storage_charge + up_charge + down_charge
+                        + reserved_idle_charge), 0) AS charge,
+           coalesce(sum(gpu_fee + storage_fee + up_fee + down_fee + reserved_idle_fee), 0) AS fee
+    FROM usage_hours
+), reserved AS (
+    SELECT coalesce(sum(gpu_charge + reserved_idle_charge), 0) AS charge
+    FROM rate_segments WHERE kind = 'reserved'
+), returned AS (SELECT coalesce(sum(amount), 0) AS amount FROM ({RETURNED_DEPOSITS}) AS ended)
+SELECT name, sum(debit), sum(credit) FROM (
+    SELECT debit AS name, amount AS debit, 0 AS credit FROM movements
+    UNION ALL SELECT credit, 0, amount FROM movements
+    UNION ALL SELECT 'renter_credit', usage.charge - reserved.charge, 0 FROM usage, reserved
+    UNION ALL SELECT 'reserved_deposit', charge, 0 FROM reserved
+    UNION ALL SELECT 'reserved_deposit', amount, 0 FROM returned
+    UNION ALL SELECT 'renter_credit', 0, amount FROM returned
+    UNION ALL SELECT 'host_payable', 0, charge - fee FROM usage
+    UNION ALL SELECT 'platform_fee', 0, fee FROM usage) AS posted
+GROUP BY name HAVING sum(debit) <> 0 OR sum(credit) <> 0
+   OR name IN ('renter_credit', 'host_payable', 'platform_fee') ORDER BY name
+"""  # noqa: S608 - a constant of `transfers`

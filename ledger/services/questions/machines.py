@@ -6,7 +6,7 @@ import msgspec
 
 from ledger.errors import NotFoundError
 from ledger.services.ledger import read_policy
-from ledger.services.rentals import slice_sizes
+from ledger.services.slices import slice_sizes
 from ledger.store.database import Connection
 
 

@@ -78,7 +78,13 @@ class AnomalyView(msgspec.Struct, frozen=True, kw_only=True):
     position: int
 
 
-_ITEMS: dict[Meter, str] = {"gpu": "gpu", "storage": "disk", "up": "bwu", "down": "bwd"}
+_ITEMS: dict[Meter, str] = {
+    "gpu": "gpu",
+    "storage": "disk",
+    "up": "bwu",
+    "down": "bwd",
+    "reserved_idle": "reserved_idle",
+}
 _AFTER_STOP_INFO_SECONDS = 30
 _NOT_FOLDED = "not_folded"
 _NOT_OF_A_FIRST_TICK = ["duplicate_second", "gap", "late_exhaustion", "observation_ignored"]
@@ -300,13 +306,16 @@ def _first_version(connection: Connection, stream: str, second: int) -> int:
 
 _HOURS = """
 SELECT h.instance_id, h.hour, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
+       s.gpu_rate,
        h.first_second, h.until, h.position, h.booked > h.hour * 3600,
        h.gpu_quantity, h.gpu_charge, h.gpu_fee, h.storage_quantity, h.storage_charge, h.storage_fee,
        h.up_quantity, h.up_charge, h.up_fee, h.down_quantity, h.down_charge, h.down_fee,
+       h.reserved_idle_quantity, h.reserved_idle_charge, h.reserved_idle_fee,
        h.hour, h.terms_no, h.booked
 FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
 WHERE (h.instance_id, h.hour, h.terms_no, h.booked) >= (%(i)s, %(h)s, %(t)s, %(b)s)
-  AND (h.gpu_charge > 0 OR h.storage_charge > 0 OR h.up_charge > 0 OR h.down_charge > 0)
+  AND (h.gpu_charge > 0 OR h.storage_charge > 0 OR h.up_charge > 0 OR h.down_charge > 0
+       OR h.reserved_idle_charge > 0)
   AND (%(only)s::bigint IS NULL OR h.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR h.account_id = %(account)s)
   AND (%(host)s::bigint IS NULL OR h.host_id = %(host)s)
@@ -315,15 +324,18 @@ ORDER BY h.instance_id, h.hour, h.terms_no, h.booked LIMIT %(limit)s
 """
 _SEGMENTS = """
 SELECT s.instance_id, NULL, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
+       s.gpu_rate,
        h.first_second, h.until, h.position, false,
        s.gpu_quantity, s.gpu_charge, s.gpu_fee, s.storage_quantity, s.storage_charge, s.storage_fee,
        s.up_quantity, s.up_charge, s.up_fee, s.down_quantity, s.down_charge, s.down_fee,
+       s.reserved_idle_quantity, s.reserved_idle_charge, s.reserved_idle_fee,
        0, s.terms_no, 0
 FROM rate_segments s JOIN metered_instances m USING (instance_id) JOIN LATERAL (
     SELECT min(first_second) AS first_second, max(until) AS until, min(position) AS position
     FROM usage_hours h WHERE h.instance_id = s.instance_id AND h.terms_no = s.terms_no) h ON true
 WHERE (s.instance_id, s.terms_no) >= (%(i)s, %(t)s)
-  AND (s.gpu_charge > 0 OR s.storage_charge > 0 OR s.up_charge > 0 OR s.down_charge > 0)
+  AND (s.gpu_charge > 0 OR s.storage_charge > 0 OR s.up_charge > 0 OR s.down_charge > 0
+       OR s.reserved_idle_charge > 0)
   AND (%(only)s::bigint IS NULL OR s.instance_id = %(only)s)
   AND (%(account)s::bigint IS NULL OR m.account_id = %(account)s)
   AND (%(host)s::bigint IS NULL OR m.host_id = %(host)s)
@@ -377,9 +389,9 @@ def charges(
     )
     lines = []
     for row in rows:
-        place = (row[0], *row[24:27])
+        place = (row[0], *row[28:31])
         for index, meter in enumerate(METERS):
-            quantity, amount, fee = (int(value) for value in row[12 + 3 * index : 15 + 3 * index])
+            quantity, amount, fee = (int(value) for value in row[13 + 3 * index : 16 + 3 * index])
             if amount and (place != begun or index > key["m"]):
                 lines.append(
                     ChargeLine(
@@ -391,11 +403,11 @@ def charges(
                         amount=amount,
                         fee=fee,
                         segment_from=row[2],
-                        used_from=row[8],
-                        used_until=row[9],
+                        used_from=row[9],
+                        used_until=row[10],
                         hour=None if row[1] is None else row[1] * 3_600,
-                        late=row[11],
-                        position=row[10],
+                        late=row[12],
+                        position=row[11],
                         key=":".join(map(str, (*place, index))),
                     )
                 )

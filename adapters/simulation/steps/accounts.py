@@ -1,0 +1,81 @@
+"""Steps about accounts and their money."""
+
+from __future__ import annotations
+
+from adapters.simulation.steps.readers import money, name
+from adapters.simulation.steps.registry import Run, Step, Values, step
+from adapters.simulation.steps.safety import auto_top_up, consent
+from ledger.services import accounts
+
+
+@step(
+    "open-account",
+    required={"account": name},
+    optional={"credit": money, "auto_top_up": auto_top_up},
+)
+def open_account(run: Run, step: Step, values: Values) -> None:
+    """An account, with a settled deposit if it begins with credit."""
+    name = values["account"]
+    if name in run.world.names:
+        message = f"the account `{name}` exists already"
+        raise run.fail(message)
+    account = run.account(name)
+    if values.get("credit"):
+        with run.world.ledger.unit() as unit:
+            accounts.deposit(unit, account, values["credit"], f"opening-{step.number}")
+    if "auto_top_up" in values:
+        consent(run, account, values["auto_top_up"])
+
+
+@step("deposit", required={"account": name, "amount": money}, optional={"id": name})
+def deposit(run: Run, step: Step, values: Values) -> None:
+    """A settled payment; the same id twice is one payment."""
+    account = run.account(values["account"])
+    with run.world.ledger.unit() as unit:
+        reference = values.get("id", f"step-{step.number}")
+        accounts.deposit(unit, account, values["amount"], reference)
+
+
+@step("refund", required={"account": name, "amount": money, "of": name}, optional={"id": name})
+def refund(run: Run, step: Step, values: Values) -> None:
+    """Unspent credit back to the payer."""
+    account = run.account(values["account"])
+    with run.world.ledger.unit() as unit:
+        reference = values.get("id", f"step-{step.number}")
+        accounts.refund(unit, account, values["of"], values["amount"], reference)
+
+
+@step("transfer", required={"from": name, "to": name, "amount": money}, optional={"id": name})
+def transfer(run: Run, step: Step, values: Values) -> None:
+    """Credit between accounts."""
+    sender, recipient = run.account(values["from"]), run.account(values["to"])
+    with run.world.ledger.unit() as unit:
+        reference = values.get("id", f"step-{step.number}")
+        accounts.transfer(unit, sender, recipient, values["amount"], reference)
+
+
+@step("hold", required={"account": name, "amount": money, "id": name})
+def hold(run: Run, step: Step, values: Values) -> None:
+    """Credit set aside."""
+    del step
+    account = run.account(values["account"])
+    with run.world.ledger.unit() as unit:
+        accounts.place_hold(unit, account, values["amount"], values["id"])
+
+
+@step("release", required={"account": name, "id": name}, optional={"amount": money})
+def release(run: Run, step: Step, values: Values) -> None:
+    """A hold given back."""
+    del step
+    account = run.account(values["account"])
+    with run.world.ledger.unit() as unit:
+        accounts.release_hold(unit, account, values["id"])
+
+
+@step("capture", required={"account": name, "id": name}, optional={"amount": money})
+def capture(run: Run, step: Step, values: Values) -> None:
+    """A hold spent."""
+    del step
+    account = run.account(values["account"])
+    with run.world.ledger.unit() as unit:
+        accounts.capture_hold(unit, account, values["id"], values.get("amount"))

@@ -1,0 +1,181 @@
+"""Posting: quantities become increments of a charge, booked in an hour of an invoice period."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ledger.domain.ids import month_start
+from ledger.meters.pricing import STORAGE_DIVISOR
+from ledger.projections.usage.page import Hour, Page
+from ledger.projections.usage.pieces import HOUR, pieces
+
+if TYPE_CHECKING:
+    from ledger.projections.usage.state import Meter, Segment
+
+_MONTHS_MAX: Final = 4_096
+"""A bound on memory, nothing else."""
+
+
+class Posting:
+    """Adds to rate segments and to the rows of a page.
+
+    `closed` says per account up to which second its periods are closed; the owner keeps it.
+    """
+
+    def __init__(self, closed: dict[int, int]) -> None:
+        """Begin with an empty page."""
+        self.page = Page()
+        self._closed = closed
+        self._months: dict[int, int] = {}
+
+    def post_pieces(
+        self,
+        meter: Meter,
+        start: int,
+        end: int,
+        position: int,
+        *,
+        gpu: bool = False,
+        storage: bool = False,
+    ) -> None:
+        """Post seconds of one meter, hour by hour and segment by segment."""
+        segment = meter.segment
+        if start // HOUR == (end - 1) // HOUR and start >= segment.since and end <= segment.until:
+            seconds = end - start
+            self.post(
+                meter,
+                segment,
+                start,
+                end,
+                position,
+                seconds if gpu else 0,
+                seconds if storage else 0,
+                0,
+                0,
+            )
+            return
+        for a, b, piece in pieces(meter, start, end):
+            self.post(
+                meter, piece, a, b, position, b - a if gpu else 0, b - a if storage else 0, 0, 0
+            )
+
+    def post(
+        self,
+        meter: Meter,
+        segment: Segment,
+        start: int,
+        end: int,
+        position: int,
+        gpu: int,
+        storage: int,
+        up: int,
+        down: int,
+    ) -> None:
+        """Add quantities to a segment and book the increments of its charge in the hour's row.
+
+        The increments are differences of floored running totals (`ledger.meters.pricing`), written
+        out here because this is where every tick of the platform passes.
+        """
+        hour = start // HOUR
+        key = (meter.instance_id, hour, segment.number)
+        row = self.page.current.get(key)
+        if row is None:
+            row = self._row(meter, segment, hour, key, start, position)
+        segment.dirty = True
+        fee_bp = segment.fee_bp
+        charged = kept = 0
+        if gpu:
+            segment.q_gpu += gpu
+            total = segment.gpu_rate * segment.q_gpu // 3600
+            fee = fee_bp * total // 10_000
+            row.gpu_quantity += gpu
+            row.gpu_charge += total - segment.c_gpu
+            row.gpu_fee += fee - segment.f_gpu
+            charged += total - segment.c_gpu
+            kept += fee - segment.f_gpu
+            segment.c_gpu = total
+            segment.f_gpu = fee
+        if storage:
+            segment.q_storage += storage
+            total = segment.storage_product * segment.q_storage // STORAGE_DIVISOR
+            fee = fee_bp * total // 10_000
+            row.storage_quantity += storage
+            row.storage_charge += total - segment.c_storage
+            row.storage_fee += fee - segment.f_storage
+            charged += total - segment.c_storage
+            kept += fee - segment.f_storage
+            segment.c_storage = total
+            segment.f_storage = fee
+        if up:
+            segment.q_up += up
+            total = segment.up_rate * segment.q_up // 1_000_000_000
+            fee = fee_bp * total // 10_000
+            row.up_quantity += up
+            row.up_charge += total - segment.c_up
+            row.up_fee += fee - segment.f_up
+            charged += total - segment.c_up
+            kept += fee - segment.f_up
+            segment.c_up = total
+            segment.f_up = fee
+        if down:
+            segment.q_down += down
+            total = segment.down_rate * segment.q_down // 1_000_000_000
+            fee = fee_bp * total // 10_000
+            row.down_quantity += down
+            row.down_charge += total - segment.c_down
+            row.down_fee += fee - segment.f_down
+            charged += total - segment.c_down
+            kept += fee - segment.f_down
+            segment.c_down = total
+            segment.f_down = fee
+        row.charged += charged
+        row.kept += kept
+        row.first_second = min(row.first_second, start)
+        row.until = max(row.until, end)
+
+    def post_idle(self, meter: Meter, start: int, end: int, position: int) -> None:
+        """Post seconds in which a reservation ran on without GPUs (`reserved_idle`)."""
+        for a, b, segment in pieces(meter, start, end):
+            hour = a // HOUR
+            key = (meter.instance_id, hour, segment.number)
+            row = self.page.current.get(key)
+            if row is None:
+                row = self._row(meter, segment, hour, key, a, position)
+            segment.dirty = True
+            segment.q_idle += b - a
+            total = segment.gpu_rate * segment.q_idle // 3600
+            fee = segment.fee_bp * total // 10_000
+            row.idle_quantity += b - a
+            row.idle_charge += total - segment.c_idle
+            row.idle_fee += fee - segment.f_idle
+            row.charged += total - segment.c_idle
+            row.kept += fee - segment.f_idle
+            segment.c_idle = total
+            segment.f_idle = fee
+            row.first_second = min(row.first_second, a)
+            row.until = max(row.until, b)
+
+    def _row(
+        self,
+        meter: Meter,
+        segment: Segment,
+        hour: int,
+        key: tuple[int, int, int],
+        start: int,
+        position: int,
+    ) -> Hour:
+        """The row of this hour in the invoice period that is open for it now."""
+        month = self._months.get(hour)
+        if month is None:
+            if len(self._months) >= _MONTHS_MAX:
+                self._months.clear()
+            month = self._months[hour] = month_start(hour * HOUR)
+        closed = self._closed[meter.account_id]
+        booked = month if hour * HOUR >= closed or month == month_start(closed) else closed
+        row = self.page.hours.get((*key, booked))
+        if row is None:
+            row = Hour(meter, segment, hour, booked, start, position)
+            self.page.hours[(*key, booked)] = row
+        self.page.current[key] = row
+        self.page.meters[meter.instance_id] = meter
+        return row

@@ -1,0 +1,147 @@
+"""What the platform does by itself when a second comes: policies.
+
+A policy reads, decides and issues ordinary commands; acting twice is harmless, because each looks
+at what already happened. Everything is judged again under the log's lock before anything is
+appended. `run_due` does what is due, in the order of one second (`scenarios.md`); `next_due` tells
+a simulated clock where to stop next.
+"""
+
+from __future__ import annotations
+
+from ledger.services import invoicing
+from ledger.services.ledger import Ledger
+from ledger.services.policies import (
+    alerts,
+    cleanup,
+    contracts,
+    debt,
+    disputes,
+    expiring,
+    idle,
+    limits,
+    maintenance,
+    outages,
+    periods,
+    terms,
+    top_ups,
+    trust,
+)
+from ledger.services.policies.alerts import watch_balances
+from ledger.services.policies.cleanup import clean_up
+from ledger.services.policies.contracts import expire_contracts, expire_holds, time_out_launches
+from ledger.services.policies.debt import collect_debt
+from ledger.services.policies.disputes import (
+    hold_witnessed,
+    let_silence_decide,
+    recover_receivables,
+    state_usage,
+)
+from ledger.services.policies.exhaustion import exhaust
+from ledger.services.policies.expiring import warn_of_ends
+from ledger.services.policies.idle import watch_idle
+from ledger.services.policies.limits import cap_days, end_leases
+from ledger.services.policies.machines import watch_machines
+from ledger.services.policies.maintenance import keep_windows
+from ledger.services.policies.outages import compensate, end_outages
+from ledger.services.policies.periods import ISSUE_AFTER_SECONDS, close_periods, record_gaps
+from ledger.services.policies.terms import apply_terms, end_reservations
+from ledger.services.policies.top_ups import top_up
+from ledger.services.policies.trust import judge_checks, keep_tiers, review_faults
+from ledger.services.top_up import TopUpGateway
+from ledger.store.database import Connection
+
+__all__ = [
+    "ISSUE_AFTER_SECONDS",
+    "close_periods",
+    "exhaust",
+    "headroom",
+    "next_due",
+    "record_gaps",
+    "run_due",
+    "top_up",
+    "watch_balances",
+]
+
+_DUE = (
+    terms.next_due,
+    contracts.next_due,
+    expiring.next_due,
+    debt.next_due,
+    disputes.next_due,
+    periods.next_due,
+    maintenance.next_due,
+    outages.next_due,
+    trust.next_due,
+    *(one.next_due for one in (limits, idle, top_ups, alerts, cleanup)),
+)
+
+
+def run_due(ledger: Ledger, gateway: TopUpGateway | None = None) -> None:
+    """Do everything that is due at the present second.
+
+    With a *gateway* automatic top-ups too. Where a processor takes its time they run beside this
+    (`top_up`), so that nothing here waits for it.
+    """
+    with ledger.looking():
+        _end_what_ends(ledger)
+    if gateway is not None:
+        top_up(ledger, gateway)  # No transaction is open here, not even one that only reads.
+    with ledger.looking():
+        _follow_up(ledger)
+
+
+def _end_what_ends(ledger: Ledger) -> None:
+    """The first part of one second: terms, ends, limits, credit."""
+    apply_terms(ledger)
+    expire_contracts(ledger)
+    warn_of_ends(ledger)
+    end_leases(ledger)
+    cap_days(ledger)
+    watch_idle(ledger)
+    end_reservations(ledger)
+    time_out_launches(ledger)
+    expire_holds(ledger)
+    watch_machines(ledger)
+    keep_windows(ledger)
+    end_outages(ledger)
+    judge_checks(ledger)
+    review_faults(ledger)
+    keep_tiers(ledger)
+    exhaust(ledger)
+    collect_debt(ledger)
+
+
+def _follow_up(ledger: Ledger) -> None:
+    """The rest of it: what is told, what goes, what is written down."""
+    watch_balances(ledger)
+    clean_up(ledger)
+    compensate(ledger)
+    state_usage(ledger)
+    let_silence_decide(ledger)
+    hold_witnessed(ledger)
+    recover_receivables(ledger)
+    close_periods(ledger)
+    invoicing.issue_due(ledger)
+    record_gaps(ledger)
+
+
+def next_due(connection: Connection, now: int) -> int | None:
+    """The next second after *now* at which a policy has something to do, as far as is known now.
+
+    Machines are taken to go on reporting; who knows that one does not adds its last contact.
+    """
+    found = [ask(connection, now) for ask in _DUE]
+    later = [second for second in found if second is not None and second > now]
+    return min(later, default=None)
+
+
+def headroom(connection: Connection, account_ids: list[int], now: int) -> dict[int, int]:
+    """The nanos that may still be charged to accounts before any of their own limits is reached.
+
+    Bytes are billed when they are reported: who simulates them looks here how near that is.
+    """
+    found: dict[int, int] = {}
+    for ask in (limits.headroom, top_ups.headroom, alerts.headroom):
+        for account_id, nanos in ask(connection, account_ids, now).items():
+            found[account_id] = min(nanos, found.get(account_id, nanos))
+    return found

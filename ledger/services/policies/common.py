@@ -1,0 +1,12 @@
+"""What policies share: a look whether anything is due."""
+
+from __future__ import annotations
+
+from ledger.services.ledger import Ledger
+
+
+def is_due(ledger: Ledger, query: str) -> bool:
+    """True when *query*, given the present second, finds anything."""
+    with ledger.reading() as connection:
+        row = connection.execute(f"{query} LIMIT 1", [ledger.clock()]).fetchone()
+    return row is not None

@@ -1,0 +1,95 @@
+"""The event that a fact of the log is: the same for every receiver, attempt and replay.
+
+What it says of an object is the object's state as of that fact, folded from the log, so it can be
+made again at any time. `version` is the number of facts about the object so far: of two events
+about one object, the one with the greater version is the later, whatever order they came in.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from ledger.domain.events import InstanceFact, NoticeIssued, WebhookTested
+from ledger.domain.ids import instance_stream, machine_stream, rfc3339
+from ledger.domain.instance import fold
+from ledger.domain.webhooks import TEST_EVENT, Event, event_id
+from ledger.errors import CorruptHistoryError
+from ledger.store.codec import decode_fact
+from ledger.store.database import Connection
+from ledger.store.log import read_stream
+
+_ABOUT: Final = re.compile(r"(instance|machine)-([0-9]{1,18})")
+
+
+def event_at(connection: Connection, position: int) -> Event:
+    """The event of the notice, or of the test, at *position*.
+
+    Raises:
+        CorruptHistoryError: `corrupt_history`: there lies no such fact.
+    """
+    row = connection.execute(
+        "SELECT topic, state FROM events WHERE position = %s", [position]
+    ).fetchone()
+    fact = None if row is None else decode_fact(row[0], row[1])
+    match fact:
+        case NoticeIssued():
+            return Event(
+                id=event_id(position),
+                type=fact.code,
+                account_id=fact.account_id,
+                about=fact.about,
+                at=rfc3339(fact.issued_at),
+                data=_state_of(connection, fact.about, position),
+            )
+        case WebhookTested():
+            return Event(
+                id=event_id(position),
+                type=TEST_EVENT,
+                account_id=fact.account_id,
+                about=f"webhook-{fact.webhook_id}",
+                at=rfc3339(fact.tested_at),
+                data={"webhook_id": fact.webhook_id},
+            )
+        case _:
+            message = f"the fact at position {position} is no event for a webhook"
+            raise CorruptHistoryError("corrupt_history", message)
+
+
+def _state_of(connection: Connection, about: str, position: int) -> dict[str, Any]:
+    """What *about* names, as it was at *position*; nothing where it names no object."""
+    found = _ABOUT.fullmatch(about)
+    if found is None:
+        return {}
+    number = int(found[2])
+    if found[1] == "instance":
+        return _instance(connection, number, position)
+    row = connection.execute(
+        "SELECT max(version) FROM events WHERE stream_id = %s AND position < %s",
+        [machine_stream(number), position],
+    ).fetchone()
+    assert row is not None
+    return {"machine_id": number, "version": row[0] or 0}
+
+
+def _instance(connection: Connection, instance_id: int, position: int) -> dict[str, Any]:
+    history: list[InstanceFact] = []
+    for stored in read_stream(connection, instance_stream(instance_id)):
+        if stored.position > position:
+            break
+        fact = decode_fact(stored.topic, stored.state)
+        history.append(fact)  # type: ignore[arg-type]  # an instance's stream holds its facts
+    if not history:
+        return {"instance_id": instance_id, "version": 0}
+    instance = fold(history)
+    return {
+        "instance_id": instance_id,
+        "machine_id": instance.machine_id,
+        "label": instance.label,
+        "gpus": instance.gpus,
+        "kind": instance.terms.kind,
+        "status": instance.status,
+        "reason": instance.reason or None,
+        "until": None if instance.until is None else rfc3339(instance.until),
+        "version": len(history),
+    }
