@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ledger.errors import RejectedError
-from ledger.projections.runner import require_generation
 from ledger.services import accounts
 from ledger.services.ledger import Ledger
+from ledger.services.listings import open_missing_offers
 from ledger.services.webhooks import configured_reach
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def serve(
         _require_port(host, port)
     ledger = Ledger.open(home)
     try:
-        with ledger.reading() as connection:
-            require_generation(connection)
         ledger.adopt_policy()
+        with ledger.unit() as unit:
+            open_missing_offers(unit)
         _print_first_key(ledger)
         if not with_api:
             assert only is not None

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from adapters.http.app import create_app
+from adapters.http.app import build_app
 from ledger.domain.events import AnyFact
 from ledger.domain.usage import UsageReport
 
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 def pages() -> dict[Path, str]:
     """Every generated file with its text."""
     # The routes are documented without a ledger behind them: nothing is called.
-    app = create_app(None, None)  # type: ignore[arg-type]
+    app = build_app()
     schema: dict[str, Any] = app.openapi_schema.to_schema()
     files = {
         DOCS / "api" / "openapi.json": _json(schema),

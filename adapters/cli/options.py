@@ -65,8 +65,12 @@ def home_folder(home: Path | None) -> Path:
 
 
 @contextmanager
-def opened(home: Path | None, *, create: bool = False) -> Iterator[Ledger]:
+def opened(
+    home: Path | None, *, create: bool = False, any_generation: bool = False
+) -> Iterator[Ledger]:
     """The ledger in *home*, or on `GPULEDGER_DATABASE_URL`; made only when *create* says so.
+
+    With *any_generation* also one whose read models an older program has left.
 
     Raises:
         NotFoundError: `no_ledger`, there is none to read.
@@ -76,7 +80,7 @@ def opened(home: Path | None, *, create: bool = False) -> Iterator[Ledger]:
         _require(folder)
     from ledger.services.ledger import Ledger
 
-    ledger = Ledger.open(folder)
+    ledger = Ledger.open(folder, any_generation=any_generation)
     try:
         yield ledger
     finally:

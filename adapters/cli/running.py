@@ -142,7 +142,7 @@ def rebuild(
     from ledger.projections.rebuild import check as compare
     from ledger.projections.rebuild import swap
 
-    with opened(home) as ledger, progress("rebuilding") as report:
+    with opened(home, any_generation=not check) as ledger, progress("rebuilding") as report:
         result = (compare if check else swap)(ledger.database, report)
     if json:
         print_json({
@@ -173,7 +173,7 @@ def backup(
     """
     from ledger.store.backup import backup as run
 
-    with opened(home) as ledger:
+    with opened(home, any_generation=True) as ledger:
         size = run(ledger.database, file)
     sys.stdout.write(f"{file}: {size:,} bytes; the vault's key is not in it\n")
     return 0

@@ -109,7 +109,20 @@ async def openapi_json(request: Request[Any, Any, State]) -> Response[dict[str, 
 
 def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
     """The application on an open ledger; the caller closes the ledger after it."""
-    counters = Metrics(usage_service)
+    app = build_app()
+    attach(app, ledger, usage_service)
+    return app
+
+
+def attach(app: Litestar, ledger: Ledger, usage_service: UsageService) -> None:
+    """Answer from this ledger from now on, with counters that begin at nothing."""
+    app.state.ledger = ledger
+    app.state.usage = usage_service
+    app.state.metrics = Metrics(usage_service)
+
+
+def build_app() -> Litestar:
+    """Every route, attached to no ledger yet."""
     handlers: list[Any] = [docs, openapi_json]
     for one in (healthz, readyz, metrics):
         one.tags = ["service"]
@@ -122,7 +135,7 @@ def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
         async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
             async def counted(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    counters.request(message["status"])
+                    scope["litestar_app"].state.metrics.request(message["status"])
                 await send(message)
 
             await app(scope, receive, counted)
@@ -140,7 +153,6 @@ def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
         },
         middleware=[counting],
         request_max_body_size=MAX_BODY_BYTES,
-        state=State({"ledger": ledger, "usage": usage_service, "metrics": counters}),
         openapi_config=OpenAPIConfig(
             title="gpuledger",
             version=version("gpuledger"),

@@ -11,14 +11,17 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from ledger.domain.events import USAGE_REPORTED
 from ledger.errors import ConflictError
 from ledger.projections import facts
-from ledger.projections.runner import position_of
+from ledger.projections.runner import position_of, require_generation
 from ledger.projections.tables import GENERATION, USAGE, metadata
 from ledger.projections.usage import page as usage_page
 from ledger.projections.usage.fold import UsageFold
@@ -71,24 +74,51 @@ class RebuildResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(database: Database, progress: Progress | None = None) -> RebuildResult:
-    """Rebuild all read models in a scratch schema and compare them with the live ones."""
+    """Rebuild all read models in a scratch schema and compare them with the live ones.
+
+    Raises:
+        ConflictError: `rebuild_running`.
+        RejectedError: `rebuild_needed`, the live ones are of another generation.
+    """
+    with database.connect("owner") as snapshot, scratch_schema(database) as scratch:
+        return compare(snapshot, scratch, progress)
+
+
+@contextmanager
+def scratch_schema(database: Database) -> Iterator[Connection]:
+    """A connection whose schema holds every read model's table, empty; dropped at the end.
+
+    Raises:
+        ConflictError: `rebuild_running`.
+    """
+    with database.connect("owner", schema=SCRATCH) as scratch:
+        row = scratch.execute("SELECT pg_try_advisory_lock(%s)", [_REBUILD_LOCK]).fetchone()
+        if row is None or not row[0]:
+            message = "another rebuild of this database is running"
+            raise ConflictError("rebuild_running", message)
+        scratch.execute(f"DROP SCHEMA IF EXISTS {SCRATCH} CASCADE")
+        make_tables(scratch)
+        yield scratch
+        scratch.execute(f"DROP SCHEMA {SCRATCH} CASCADE")
+        scratch.commit()
+
+
+def compare(
+    snapshot: Connection, scratch: Connection, progress: Progress | None = None
+) -> RebuildResult:
+    """Fold the log into the empty tables of *scratch* and compare them with those of *snapshot*."""
     started = time.monotonic()
-    with (
-        database.connect("owner") as snapshot,
-        database.connect("owner", schema=SCRATCH) as scratch,
-    ):
-        _enter(scratch)
-        snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        facts_position = head_position(snapshot)
-        usage_position = position_of(snapshot)
-        _make_tables(scratch)
-        ticks = _fold(snapshot, scratch, facts_position, usage_position, progress)
-        tables = []
-        for table in metadata.sorted_tables:
-            tables.append(_compare(snapshot, scratch, table))
-        _drop(scratch)
+    snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    require_generation(snapshot)
+    facts_position = head_position(snapshot)
+    usage_position = position_of(snapshot)
+    ticks = _fold(snapshot, scratch, facts_position, usage_position, progress)
+    filled = _filled(snapshot, "ledger") | _filled(scratch, SCRATCH)
     return RebuildResult(
-        tables=tables,
+        tables=[
+            _compare(snapshot, scratch, table) if table.name in filled else _both_empty(table)
+            for table in metadata.sorted_tables
+        ],
         facts_position=facts_position,
         usage_position=usage_position,
         ticks=ticks,
@@ -102,25 +132,18 @@ def swap(database: Database, progress: Progress | None = None) -> RebuildResult:
     Appends wait while the tables change places; the usage runner goes on from the new position.
     """
     started = time.monotonic()
-    with (
-        database.connect("owner") as live,
-        database.connect("owner", schema=SCRATCH) as scratch,
-    ):
-        _enter(scratch)
-        _make_tables(scratch)
+    with database.connect("owner") as live, scratch_schema(database) as scratch:
         # The log is held: what is folded is all there is until the tables have changed places.
         live.execute("SELECT 1 FROM log_position FOR UPDATE")
         head = head_position(live)
         ticks = _fold(live, scratch, head, head, progress)
         # In the runner's order: the position first, then the tables.
         live.execute("SELECT 1 FROM projection_positions FOR UPDATE")
+        names = ", ".join(table.name for table in metadata.sorted_tables)
+        _take_out(live)
         for table in metadata.sorted_tables:
-            name = table.name
-            live.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
-        for table in metadata.sorted_tables:
-            name = table.name
-            live.execute(f"DELETE FROM {name}")  # noqa: S608 - names of this program's tables
-            live.execute(f"INSERT INTO {name} SELECT * FROM {SCRATCH}.{name}")  # noqa: S608 - same
+            live.execute(f"ALTER TABLE {SCRATCH}.{table.name} SET SCHEMA ledger")
+        live.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {names} TO gpuledger_service")
         last = live.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()
         assert last is not None
         live.execute(
@@ -129,7 +152,8 @@ def swap(database: Database, progress: Progress | None = None) -> RebuildResult:
             [USAGE, GENERATION, last[0]],
         )
         live.commit()
-        _drop(scratch)
+        live.execute(f"ANALYZE {names}")
+        live.commit()
     return RebuildResult(
         tables=[],
         facts_position=head,
@@ -139,27 +163,29 @@ def swap(database: Database, progress: Progress | None = None) -> RebuildResult:
     )
 
 
-def _enter(scratch: Connection) -> None:
-    row = scratch.execute("SELECT pg_try_advisory_lock(%s)", [_REBUILD_LOCK]).fetchone()
-    if row is None or not row[0]:
-        raise ConflictError("rebuild_running", "another rebuild of this database is running")
-    scratch.execute(f"DROP SCHEMA IF EXISTS {SCRATCH} CASCADE")
+def make_tables(scratch: Connection) -> None:
+    """Make the scratch schema, and in it every read model's table as this program declares it."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     scratch.execute(f"CREATE SCHEMA {SCRATCH}")
-    scratch.commit()
-
-
-def _drop(scratch: Connection) -> None:
-    scratch.execute(f"DROP SCHEMA {SCRATCH} CASCADE")
-    scratch.commit()
-
-
-def _make_tables(scratch: Connection) -> None:
+    scratch.execute(f"SET LOCAL search_path TO {SCRATCH}")
     for table in metadata.sorted_tables:
-        scratch.execute(
-            f"CREATE UNLOGGED TABLE {table.name} (LIKE ledger.{table.name} INCLUDING ALL)"
-        )
-        # INCLUDING ALL leaves exclusion constraints out; the live table has already enforced them.
+        scratch.execute(str(CreateTable(table).compile(dialect=dialect)))
+        for index in sorted(table.indexes, key=lambda one: str(one.name)):
+            scratch.execute(str(CreateIndex(index).compile(dialect=dialect)))
     scratch.commit()
+
+
+def _take_out(live: Connection) -> None:
+    """Drop the live tables, of whatever shape an older program has left them."""
+    names = [table.name for table in metadata.sorted_tables]
+    there = live.execute(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'ledger' AND tablename = ANY(%s)"
+        " ORDER BY tablename",
+        [names],
+    ).fetchall()
+    taken = ", ".join(name for (name,) in there)
+    live.execute(f"LOCK TABLE {taken} IN ACCESS EXCLUSIVE MODE")
+    live.execute(f"DROP TABLE {taken}")
 
 
 def _fold(
@@ -210,6 +236,27 @@ def _facts(events: list[Stored], facts_position: int) -> list[facts.Recorded]:
 
 
 # --- comparing -----------------------------------------------------------------------------------
+
+
+def _filled(connection: Connection, schema: str) -> set[str]:
+    """The tables that hold a row."""
+    looks = " UNION ALL ".join(
+        f"(SELECT '{table.name}' FROM {schema}.{table.name} LIMIT 1)"  # noqa: S608 - own names
+        for table in metadata.sorted_tables
+    )
+    return {row[0] for row in connection.execute(looks)}
+
+
+def _both_empty(table: Table) -> TableResult:
+    nothing = hashlib.sha256().hexdigest()
+    return TableResult(
+        name=str(table.name),
+        group=table.info["group"],
+        rows=0,
+        live_sha256=nothing,
+        rebuilt_sha256=nothing,
+        first_difference=None,
+    )
 
 
 def _compare(snapshot: Connection, scratch: Connection, table: Table) -> TableResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.errors import CorruptHistoryError
+from ledger.errors import RejectedError
 from ledger.projections.tables import GENERATION, USAGE
 from ledger.projections.usage import page as usage_page
 from ledger.projections.usage.fold import UsageFold
@@ -34,7 +34,7 @@ def require_generation(connection: Connection) -> None:
     """Refuse to go on with read models that another version of the folds has made.
 
     Raises:
-        CorruptHistoryError: `rebuild_needed`.
+        RejectedError: `rebuild_needed`.
     """
     row = connection.execute(
         "SELECT version FROM projection_positions WHERE name = %s", [USAGE]
@@ -44,7 +44,7 @@ def require_generation(connection: Connection) -> None:
             f"the read models are of generation {row[0]} and this program folds generation"
             f" {GENERATION}: run `gpuledger rebuild`, then start again"
         )
-        raise CorruptHistoryError("rebuild_needed", message)
+        raise RejectedError("rebuild_needed", message)
 
 
 class UsageRunner:
@@ -92,7 +92,7 @@ class UsageRunner:
         ).fetchone()
         if row is None or row[0] != self._position:
             message = "another process folds the usage group at the same time"
-            raise CorruptHistoryError("two_runners", message)
+            raise RejectedError("two_runners", message)
         page = self._fold.fold(connection, events)
         usage_page.write(connection, page, lock_accounts=self._lock_accounts)
         last = events[-1].position

@@ -36,6 +36,7 @@ from ledger.errors import (
     RejectedError,
 )
 from ledger.projections import facts
+from ledger.projections.runner import require_generation
 from ledger.projections.usage.page import CREDIT_LOCK
 from ledger.store.codec import decode_fact, encode_fact
 from ledger.store.database import Connection, Database, translating
@@ -213,8 +214,26 @@ class Ledger:
         self._looking = _Looking()
 
     @classmethod
-    def open(cls, home: Path | None, *, url: str | None = None, clock: Clock | None = None) -> Self:
-        """Open the ledger in *home*, starting its database and bringing it up to date."""
+    def open(
+        cls,
+        home: Path | None,
+        *,
+        url: str | None = None,
+        clock: Clock | None = None,
+        any_generation: bool = False,
+    ) -> Self:
+        """Open the ledger in *home*, starting its database and bringing it up to date.
+
+        Args:
+            home: Where its database and keys are.
+            url: A database elsewhere, instead of the embedded one.
+            clock: The present second; the system's by default.
+            any_generation: Also with read models that an older program has left, which only a
+                rebuild or a backup can use.
+
+        Raises:
+            RejectedError: `rebuild_needed`.
+        """
         if home is not None:
             home.mkdir(parents=True, exist_ok=True)
         database = Database.open(home, url)
@@ -223,6 +242,8 @@ class Ledger:
                 vault = open_vault(connection, home)
                 connection.commit()
                 ensure_partitions(connection)
+                if not any_generation:
+                    require_generation(connection)
             ledger = cls(database, vault, clock or SystemClock())
         except BaseException:
             database.close()

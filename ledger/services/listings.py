@@ -93,3 +93,22 @@ def unlist_machine(unit: Unit, machine_id: int) -> None:
             machine_stream(machine_id),
             MachineUnlisted(machine_id=machine_id, unlisted_at=unit.now),
         )
+
+
+def open_missing_offers(unit: Unit) -> int:
+    """Open the offers of listings that an older program made, before there were any.
+
+    Returns:
+        How many machines came to the market by it.
+    """
+    bare = unit.connection.execute(
+        "SELECT m.machine_id, m.listing_id, m.gpus, l.min_gpus"
+        " FROM machines m JOIN listings l ON l.listing_id = m.listing_id"
+        " WHERE NOT EXISTS (SELECT 1 FROM offers o WHERE o.listing_id = m.listing_id)"
+        " ORDER BY m.machine_id"
+    ).fetchall()
+    for machine_id, listing_id, machine_gpus, min_gpus in bare:
+        for gpus in slice_sizes(machine_gpus, min_gpus):
+            open_offer(unit, machine_id, listing_id, gpus)
+        settle(unit, machine_id)
+    return len(bare)

@@ -1,7 +1,8 @@
 """Webhooks: their read models, and the queue of what waits to be sent.
 
 A database that revision 0001 made yesterday lacks the read models that this program added since:
-whatever the metadata name and the schema lacks is made here, empty, as the facts behind it are new.
+they are made here. Those whose shape has changed are made anew by `gpuledger rebuild`, which the
+program asks for.
 
 Revision ID: 0002
 Revises: 0001
@@ -43,9 +44,6 @@ CREATE INDEX webhook_deliveries_due ON webhook_deliveries (webhook_id, due_at, p
     WHERE state = 'pending';
 CREATE INDEX webhook_deliveries_claimed ON webhook_deliveries (webhook_id) WHERE claimed;
 CREATE INDEX webhook_deliveries_ended ON webhook_deliveries (ended_at) WHERE ended_at IS NOT NULL;
-
--- Asked every second: was this contract's coming end noticed? A rebuild copies it with its table.
-CREATE INDEX IF NOT EXISTS notices_expiring ON notices (about, issued_at) WHERE code = 'expiring';
 """
 
 

@@ -6,12 +6,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
+import msgspec
 import psycopg
 import pytest
 
-from ledger.services import webhooks
+from ledger.domain.events import MachineListed, OfferOpened
+from ledger.errors import RejectedError
+from ledger.projections.rebuild import check, swap
+from ledger.services import listings, webhooks
+from ledger.services.ledger import Ledger
 from ledger.store import database as database_module
 from ledger.store.database import migrate
 from tests.support.databases import Server
@@ -116,3 +121,56 @@ def test_what_a_database_holds_survives_the_upgrade(
         assert after.rebuild().equal
     finally:
         after.close()
+
+
+def test_read_models_of_an_older_shape_are_made_anew(dsn: str) -> None:
+    """A program that folds otherwise asks for a rebuild, which changes shape, rows and rights."""
+    market = Market(dsn)
+    alice, machine = market.account("alice", 100 * DOLLAR), market.machine()
+    instance = market.rent(alice, machine)
+    market.confirm(machine, instance)
+    market.run(machine, [instance], 60)
+    market.project()
+    before = shape(dsn)
+    with market.ledger.database.connect("owner") as owner:
+        owner.execute("UPDATE projection_positions SET version = version - 1")
+        owner.execute("ALTER TABLE instances DROP COLUMN terms_due_at")
+        owner.execute("ALTER TABLE instances ADD COLUMN colour text")
+        owner.execute("DROP TABLE spend_caps")
+    for ask in (lambda: Ledger.open(None, url=dsn).close(), lambda: check(market.ledger.database)):
+        with pytest.raises(RejectedError, match="gpuledger rebuild") as refused:
+            ask()
+        assert refused.value.code == "rebuild_needed"
+    swap(market.ledger.database)
+    assert shape(dsn) == before
+    assert check(market.ledger.database).equal
+    market.run(machine, [instance], 60)
+    assert market.charges(instance)["gpu"] > 0
+    market.project()
+    assert check(market.ledger.database).equal
+    market.close()
+
+
+def test_machines_listed_before_there_were_offers_come_to_the_market(market: Market) -> None:
+    """A listing of an older program gets its offers once, one per slice size."""
+    machine = market.machine(gpus=4)
+    with market.ledger.unit() as unit:
+        listings.unlist_machine(unit, machine)
+        (old,) = [fact for fact in market.facts(f"machine-{machine}") if is_listing(fact)]
+        unit.append(f"machine-{machine}", msgspec.structs.replace(old, listing_id=99))
+    for opened in (1, 0):
+        with market.ledger.unit() as unit:
+            assert listings.open_missing_offers(unit) == opened
+    sizes = [fact.gpus for fact in market.facts(f"machine-{machine}") if is_offer(fact, 99)]
+    assert sizes == [1, 2, 4]
+    assert market.rebuild().equal
+
+
+def is_listing(fact: object) -> TypeGuard[MachineListed]:
+    """True for a listing."""
+    return isinstance(fact, MachineListed)
+
+
+def is_offer(fact: object, listing_id: int) -> TypeGuard[OfferOpened]:
+    """True for an offer of this listing."""
+    return isinstance(fact, OfferOpened) and fact.listing_id == listing_id

@@ -8,10 +8,11 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from litestar import Litestar
 from litestar.testing import TestClient
 
 from adapters.hostagent.reports import SealedReport
-from adapters.http.app import create_app
+from adapters.http.app import attach, build_app
 from ledger.domain.events import Role
 from ledger.services import accounts
 from tests.support.market import DOLLAR, Market
@@ -60,8 +61,15 @@ class Api:
         )
 
 
+@pytest.fixture(scope="session")
+def app() -> Litestar:
+    """The routes, built once: that takes longer than most tests."""
+    return build_app()
+
+
 @pytest.fixture
-def api(market: Market) -> Iterator[Api]:
+def api(app: Litestar, market: Market) -> Iterator[Api]:
     """The API without a network in between."""
-    with TestClient(create_app(market.ledger, market.usage)) as client:
+    attach(app, market.ledger, market.usage)
+    with TestClient(app) as client:
         yield Api(market, client)

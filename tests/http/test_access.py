@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapters.http.app import create_app
+from adapters.http.app import build_app
 from ledger.services import accounts, invoicing, policies, rentals
 from tests.http.conftest import Api
 from tests.support.market import START
@@ -158,7 +158,7 @@ CREDENTIALS = {"POST /v1/usage", "POST /v1/enrolments"}
 
 def paths() -> dict[str, Any]:
     """The paths of the schema that the application publishes."""
-    schema = create_app(None, None).openapi_schema.to_schema()  # type: ignore[arg-type]
+    schema = build_app().openapi_schema.to_schema()
     found: dict[str, Any] = schema["paths"]
     return found
 
@@ -347,7 +347,7 @@ RENTERS_OWN = [
     ("GET", "/v1/instances/{instance}/lease", None),
     ("PUT", "/v1/instances/{instance}/lease", {"until": None, "spend_limit": "1"}),
     ("PUT", "/v1/spend-caps", {"per_hour": "0", "per_day": "0", "account_id": "{alice}"}),
-    ("PUT", "/v1/idle-policy", {"notice_seconds": 0, "stop_seconds": 3600, "account_id": "{alice}"}),
+    ("PUT", "/v1/idle-policy", {"notice_seconds": 600, "account_id": "{alice}"}),
     ("PUT", "/v1/cleanup-policy", {"scope": "all", "account_id": "{alice}"}),
     ("DELETE", "/v1/auto-top-up?account_id={alice}", None),
     ("POST", "/v1/instances", {"machine_id": 1, "disk_gb": 1, "account_id": "{alice}"}),

@@ -346,7 +346,7 @@ def test_a_quote_equals_the_first_hour(
 ) -> None:
     """C8, C9, PRICE-01, PRICE-02: quote, search and instance say what the first hour charges."""
     market = api.market
-    floor = 0 if gpu_hour.startswith("0.0") else 10 * CENT
+    floor = 1 if gpu_hour.startswith("0.0") else 10 * CENT
     machine = market.machine(
         host="bob", gpu_hour=comparable("dph_total", gpu_hour), up=0, down=0, floor=floor
     )

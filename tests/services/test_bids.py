@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from ledger.domain import events as e
 from ledger.errors import DeclinedError, RejectedError
-from ledger.services import policies, rentals
+from ledger.services import listings, policies, rentals
 from ledger.services.ledger import Policy, Unit
 from ledger.services.questions.balances import balance
 from tests.support.market import DOLLAR, START, Market
@@ -68,6 +69,18 @@ def test_a_machine_without_a_floor_takes_no_bids(market: Market) -> None:
     refused(
         market, lambda u: rentals.rent(u, alice, machine, disk_gb=1, bid=9), "bids_not_accepted"
     )
+
+
+def test_no_floor_lets_anybody_run_for_nothing(market: Market) -> None:
+    """A floor of 0 is refused as a price of 0 is, so the smallest bid is never 0."""
+    machine = market.machine(floor=1)
+    for floor in (0, -1):
+        prices = listings.Prices(CENT, 0, min_bid_per_gpu=floor)
+        listing = partial(listings.list_machine, machine_id=machine, prices=prices)
+        refused(market, listing, "invalid_price")
+    alice = market.account("alice", 10 * DOLLAR)
+    refused(market, lambda u: rentals.rent(u, alice, machine, disk_gb=1, bid=0), "invalid_price")
+    assert market.status(bid_on(market, alice, machine, 1)) == "loading"
 
 
 def test_a_bid_below_the_floor_leaves_nothing(market: Market) -> None:

@@ -10,7 +10,7 @@ from adapters.hostagent.reports import ReportChain, SealedReport, constant_block
 from ledger.domain.acknowledgement import ReportAnswer
 from ledger.domain.events import AnyFact, MachineSpec
 from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation, TickState
-from ledger.projections.rebuild import RebuildResult, check
+from ledger.projections.rebuild import SCRATCH, RebuildResult, compare
 from ledger.projections.runner import UsageRunner
 from ledger.services import accounts, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
@@ -19,6 +19,7 @@ from ledger.store.codec import decode_fact
 from ledger.store.database import Database
 from ledger.store.log import read_facts
 from ledger.store.vault import Vault
+from tests.support.databases import empty
 
 START = 1_772_359_200
 """2026-03-01T10:00:00Z."""
@@ -249,4 +250,10 @@ class Market:
     def rebuild(self) -> RebuildResult:
         """Rebuild all read models beside the live ones and compare."""
         self.project()
-        return check(self.ledger.database)
+        database = self.ledger.database
+        with (
+            database.connect("owner") as snapshot,
+            database.connect("owner", schema=SCRATCH) as scratch,
+        ):
+            empty(scratch, [SCRATCH])
+            return compare(snapshot, scratch)

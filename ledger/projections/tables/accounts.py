@@ -136,6 +136,8 @@ notices = table(
     string("about"),
     big("issued_at"),
     Index("notices_account", "account_id", "position"),
+    # Asked every second: was this contract's coming end noticed?
+    Index("notices_expiring", "about", "issued_at", postgresql_where=text("code = 'expiring'")),
 )
 
 invoices = table(
