@@ -230,6 +230,16 @@ def test_filters_are_not_ignored(rental: Rental) -> None:
     assert items(api, "audrey", f"/v1/instances?account_id={api.accounts['carol']}") == []
 
 
+@pytest.mark.parametrize("currency", ["CLP", "EUR", "BHD", "usd", ""])
+def test_no_other_currency_is_taken_for_dollars(api: Api, currency: str) -> None:
+    """PRICE-13: another currency, with 0, 2 or 3 decimals, is refused by name; nothing changes."""
+    head = api.market.head()
+    body = {"name": "dora", "currency": currency}
+    answer = api("root", "POST", "/v1/accounts", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "currency_not_supported")
+    assert api.market.head() == head
+
+
 def test_a_list_never_answers_an_error_with_200(api: Api) -> None:
     """Every list says `items`, or is a problem document with an error status (API-01)."""
     for route in TABLE:

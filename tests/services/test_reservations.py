@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
+from fractions import Fraction
 
 import pytest
 
@@ -25,6 +27,11 @@ def market_of_days(market: Market) -> tuple[int, int]:
     """A renter with $5,000 and a machine at $1/h without storage; silence is not watched."""
     market.ledger.adopt_policy(Policy(2, 1500, 259_200, True, None))
     return market.account("alice", 5_000 * DOLLAR), market.machine(gpu_hour=DOLLAR, storage=0)
+
+
+def unix(day: str) -> int:
+    """The first second of a UTC day."""
+    return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp())
 
 
 def reserve(market: Market, instance: int, **how: int) -> contracts.Bought:
@@ -89,6 +96,24 @@ def test_a_term_has_its_price(market: Market, months: int, rate: int, deposit: i
     bought = reserve(market, one, seconds=months * MONTH)
     assert (bought.rate, bought.deposit) == (rate, deposit)
     assert available(market, alice) == 5_000 * DOLLAR - deposit
+    in_balance(market)
+
+
+@pytest.mark.parametrize("days", [42, 87, 91])
+def test_a_discount_knows_no_calendar(market: Market, days: int) -> None:
+    """PRICE-10: one length has one price, begun in any month or in the middle of one."""
+    alice, machine = market_of_days(market)
+    deposits = set()
+    for begun in ("2026-03-02", "2026-04-15", "2026-05-20", "2028-02-29"):
+        market.clock.move_to(unix(begun))
+        one = market.rent(alice, machine)
+        deposits.add(reserve(market, one, seconds=days * DAY).deposit)
+        with market.ledger.unit() as unit:
+            rentals.destroy(unit, one)
+    # $1/h for T s at the discount 40 % · m / (m + 1) with m = T / 30 days: the whole month always.
+    months = Fraction(days * DAY, MONTH)
+    rate = int(DOLLAR * (1 - Fraction(4, 10) * months / (months + 1)))
+    assert deposits == {rate * days * DAY // 3_600}
     in_balance(market)
 
 
