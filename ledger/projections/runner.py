@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.errors import RejectedError
+from ledger.errors import CorruptHistoryError, RejectedError
 from ledger.projections.tables import GENERATION, USAGE
 from ledger.projections.usage import page as usage_page
 from ledger.projections.usage.fold import UsageFold
@@ -92,7 +92,7 @@ class UsageRunner:
         ).fetchone()
         if row is None or row[0] != self._position:
             message = "another process folds the usage group at the same time"
-            raise RejectedError("two_runners", message)
+            raise CorruptHistoryError("two_runners", message)
         page = self._fold.fold(connection, events)
         usage_page.write(connection, page, lock_accounts=self._lock_accounts)
         last = events[-1].position
