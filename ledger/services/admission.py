@@ -40,8 +40,11 @@ def admit(
     if unit.policy.admission:
         needed = admission_cost(gpu_rate, terms.storage_rate, disk_bytes)
     if available < needed:
+        what = (
+            "a day of storage" if terms.kind == "volume" else "an hour of GPUs and a day of storage"
+        )
         message = (
-            f"starting needs {format_dollars(needed)} (an hour of GPUs and a day of storage);"
+            f"starting needs {format_dollars(needed)} ({what});"
             f" {format_dollars(available)} is available"
         )
         raise DeclinedError(

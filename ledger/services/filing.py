@@ -22,6 +22,7 @@ from ledger.domain.events import (
 from ledger.domain.ids import account_stream
 from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.approvals import approval
 from ledger.services.claims import claims_of
 from ledger.services.corrections import take_from_host
@@ -185,7 +186,8 @@ def _open(
 
 def _rented(connection: Connection, instance_id: int) -> Rented:
     row = connection.execute(
-        "SELECT instance_id, account_id, host_id, machine_id FROM instances WHERE instance_id = %s",
+        f"SELECT instance_id, account_id, host_id, machine_id FROM {CONTRACTS} c"  # noqa: S608 - a constant
+        " WHERE instance_id = %s",
         [instance_id],
     ).fetchone()
     if row is None:

@@ -20,6 +20,7 @@ from ledger.projections.tables import (
     safety,
     trust,
     usage,
+    volumes,
     webhooks,
 )
 from ledger.projections.tables.base import FACTS, USAGE, metadata
@@ -39,10 +40,11 @@ __all__ = [
     "tables_of",
     "trust",
     "usage",
+    "volumes",
     "webhooks",
 ]
 
-GENERATION: Final = 3
+GENERATION: Final = 4
 """Raise it when a fold changes; the program then asks for a rebuild before it serves."""
 
 
