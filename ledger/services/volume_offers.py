@@ -60,7 +60,7 @@ def offer(
     asked = (disk_gb, storage_rate, until)
     if before is not None and (before.disk_gb, before.storage_rate, before.until) == asked:
         return before.volume_offer_id
-    free = machine.disk_gb - _instances_gb(unit, machine_id)
+    free = machine.disk_gb - kept_gb(unit, machine_id, "instances")
     if disk_gb > free:
         message = f"instances leave {free} GB of machine {machine_id}"
         raise DeclinedError("no_capacity", message, free_disk_gb=free)
@@ -140,9 +140,10 @@ def _closed(
     )
 
 
-def _instances_gb(unit: Unit, machine_id: int) -> int:
+def kept_gb(unit: Unit, machine_id: int, what: Literal["instances", "volumes"]) -> int:
+    """GB of a machine's disk that belong to its living instances, or to its volumes."""
     row = unit.connection.execute(
-        "SELECT coalesce(sum(disk_bytes), 0) FROM instances"
+        f"SELECT coalesce(sum(disk_bytes), 0) FROM {what}"  # noqa: S608 - one of two words
         " WHERE machine_id = %s AND destroyed_at IS NULL",
         [machine_id],
     ).fetchone()
