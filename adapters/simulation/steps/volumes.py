@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adapters.simulation.steps.readers import instant, money, name, whole
 from adapters.simulation.steps.registry import Run, Step, Values, step
+from ledger.errors import RejectedError
 from ledger.services import volume_offers, volumes
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
@@ -70,8 +71,7 @@ def clone_volume(run: Run, step: Step, values: Values) -> None:
     with run.world.ledger.unit() as unit:
         offered = volume_offers.open_offer_of(unit, machine)
         if offered is None:
-            message = f"`{values['machine']}` offers no volumes: use `offer-volume` first"
-            raise run.fail(message)
+            raise RejectedError("no_such_ask", f"machine {machine} offers no volumes")
         made = volumes.clone(unit, source, offered.volume_offer_id, disk_gb=values.get("gb"))
     run.volumes[values["as"]] = made
 
