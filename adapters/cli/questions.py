@@ -276,16 +276,17 @@ def explain(
     """
     from adapters.cli.explained import text
     from adapters.cli.output import print_json
-    from ledger.services.explain import explain as ask
+    from ledger.services import explain as ask
 
     with reading(home) as (_, connection):
-        found = ask(connection, instance, meter, segment)
+        name = ask.contract(connection, instance).name
+        found = ask.explain(connection, instance, meter, segment)
     if json:
         print_json(found)
     elif found:
         sys.stdout.write(text(found))
     else:
-        sys.stdout.write(f"contract {instance} has consumed nothing that was folded yet\n")
+        sys.stdout.write(f"{name} has consumed nothing that was folded yet\n")
 
 
 # --- money ---------------------------------------------------------------------------------------

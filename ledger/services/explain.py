@@ -112,7 +112,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     last_report: ReportRef | None
 
 
-class _Contract(NamedTuple):
+class Contract(NamedTuple):
     """The instance or volume whose charges are explained."""
 
     instance_id: int
@@ -127,6 +127,11 @@ class _Contract(NamedTuple):
         """Where its facts are."""
         name = volume_stream if self.is_volume else instance_stream
         return name(self.instance_id)
+
+    @property
+    def name(self) -> str:
+        """What people call it: `volume 7`."""
+        return f"{'volume' if self.is_volume else 'instance'} {self.instance_id}"
 
 
 class _Seconds(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +158,7 @@ def explain(
         NotFoundError: `no_such_instance`; `no_such_segment`.
         CorruptHistoryError: `charge_differs`: a stored charge is not what its quantity says.
     """
-    view = _contract(connection, instance_id)
+    view = contract(connection, instance_id)
     rows = connection.execute(
         "SELECT terms_no, since, min(since) OVER (ORDER BY terms_no"
         " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), kind, fee_bp,"
@@ -167,8 +172,7 @@ def explain(
     chosen = [row for row in rows if terms_no in (None, row[0])]
     if terms_no is not None and not chosen:
         numbers = ", ".join(str(row[0]) for row in rows) or "none yet"
-        thing = view.stream.replace("-", " ")
-        message = f"{thing} has no rate segment {terms_no}; it has: {numbers}"
+        message = f"{view.name} has no rate segment {terms_no}; it has: {numbers}"
         raise NotFoundError("no_such_segment", message)
     seconds = _Seconds(
         gpu=_ranges(connection, "gpu_intervals", "instance_id", instance_id),
@@ -196,7 +200,7 @@ def explain(
 
 def _explained(
     connection: Connection,
-    view: _Contract,
+    view: Contract,
     meter: Meter,
     terms: tuple[int, int, int | None, str, int, int],
     counted: tuple[int, int, int],
@@ -284,7 +288,12 @@ def _prove(one: Explanation, charge: int, fee: int) -> None:
         raise CorruptHistoryError("charge_differs", message)
 
 
-def _contract(connection: Connection, instance_id: int) -> _Contract:
+def contract(connection: Connection, instance_id: int) -> Contract:
+    """The instance or volume with this id.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+    """
     row = connection.execute(
         "SELECT instance_id, machine_id, disk_bytes, created_at, destroyed_at, is_volume"  # noqa: S608 - a constant
         f" FROM {CONTRACTS} c WHERE instance_id = %s",
@@ -293,7 +302,7 @@ def _contract(connection: Connection, instance_id: int) -> _Contract:
     if row is None:
         message = f"there is no instance or volume {instance_id}"
         raise NotFoundError("no_such_instance", message)
-    return _Contract(*row)
+    return Contract(*row)
 
 
 # --- seconds -------------------------------------------------------------------------------------
