@@ -44,7 +44,7 @@ REASONS: Final[tuple[str, ...]] = get_args(DisputeReason)
 
 
 class Rented(NamedTuple):
-    """Whose an instance is, and where it lives."""
+    """Whose an instance or volume is, and where it lives."""
 
     instance_id: int
     account_id: int
@@ -67,7 +67,7 @@ def open_dispute(
 
     Args:
         unit: The command's transaction.
-        instance_id: Which instance; that it is the renter's own is checked by the caller.
+        instance_id: Which instance or volume; that it is the renter's own is checked by the caller.
         start: First second.
         until: The second after the last, at most now.
         reason: One of `REASONS`; it says which meters are in question.
@@ -179,6 +179,16 @@ def _open(
     if author == "platform":
         notify(unit, rented.account_id, "disputed", f"dispute-{dispute_id}")
     return dispute_id
+
+
+def require_own(unit: Unit, instance_id: int, account_id: int) -> None:
+    """Refuse somebody else's instance or volume.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+    """
+    if _rented(unit.connection, instance_id).account_id != account_id:
+        raise NotFoundError("no_such_instance", f"there is no instance {instance_id}")
 
 
 # --- what must hold before -----------------------------------------------------------------------

@@ -8,13 +8,14 @@ from fractions import Fraction
 import pytest
 
 from ledger.domain.events import InvoiceIssued, UsageStatementIssued, VolumeDestroyed
-from ledger.errors import DeclinedError
+from ledger.errors import DeclinedError, NotFoundError
 from ledger.projections.runner import UsageRunner
-from ledger.services import accounts, caps, explain, invoicing, policies, rentals, volumes
+from ledger.services import accounts, caps, explain, filing, invoicing, policies, rentals, volumes
 from ledger.services.credit import read_credit
 from ledger.services.ledger import Policy, read_policy
 from ledger.services.questions import balances, transfers, usage
 from ledger.services.volumes import Mount, NewVolume
+from tests.support.disputes import resolve
 from tests.support.market import DOLLAR, START, Market
 from tests.support.volumes import RATE, create, delete, offer
 
@@ -284,6 +285,25 @@ def test_charges_transfers_and_explanations_say_volume(market: Market) -> None:
         3_600,
     )
     assert told.facts[0].topic == "volume.created.v1"
+
+
+def test_a_volume_s_charge_can_be_disputed(market: Market) -> None:
+    """Ten minutes of a volume upheld go back to the nano, and the books replay."""
+    alice, machine = market.account("alice", 100 * DOLLAR), market.machine()
+    bob = market.account("bob")
+    one = create(market, alice, offer(market, machine))
+    market.run(machine, [], 3_600)
+    market.project()
+    with market.ledger.unit() as unit:
+        filing.require_own(unit, one, alice)
+        with pytest.raises(NotFoundError):
+            filing.require_own(unit, one, bob)
+        dispute = filing.open_dispute(
+            unit, one, START + 600, START + 1_200, "host_offline", actor=alice
+        )
+    assert resolve(market, dispute, "upheld") == 20_833_333 * 600 // 3_600
+    assert available(market, alice) == 100 * DOLLAR - 20_833_333 + 3_472_222
+    assert market.rebuild().equal
 
 
 def test_statements_and_invoices_have_lines_of_volumes(market: Market) -> None:

@@ -490,3 +490,30 @@ def test_maintenance_is_told_to_those_who_only_keep_a_volume(market: Market) -> 
     with market.ledger.unit() as unit:
         maintenance.schedule(unit, machine, START + 8 * DAY, 3_600, "disk")
     assert ("maintenance", "maintenance-1") in notices(market, alice)
+
+
+def test_a_webhook_about_a_volume_says_what_it_is_then(market: Market) -> None:
+    """The event of a notice carries the volume as of that fact, not as it is now."""
+    from ledger.services.webhooks.events import event_at  # noqa: PLC0415 - its only use
+
+    alice, machine = market.account("alice", 100 * DOLLAR), market.machine()
+    with market.ledger.unit() as unit:
+        offered = volume_offers.offer(unit, machine, disk_gb=50, storage_rate=RATE)
+        one = volumes.create(unit, alice, NewVolume(offered, 30, "datasets"))
+    delete(market, one)
+    rows = market.connection.execute(
+        "SELECT position FROM notices WHERE about = %s ORDER BY position", [f"volume-{one}"]
+    ).fetchall()
+    with market.ledger.reading() as connection:
+        first, last = (event_at(connection, row[0]) for row in rows)
+    assert (first.type, last.type) == ("created", "destroyed")
+    assert first.data == {
+        "volume_id": one,
+        "machine_id": machine,
+        "name": "datasets",
+        "disk_gb": 30,
+        "status": "active",
+        "until": None,
+        "version": 1,
+    }
+    assert (last.data["status"], last.data["version"]) == ("destroyed", 2)
