@@ -25,8 +25,9 @@ def text(explanations: Sequence[Explanation]) -> str:
 
 
 def _one(one: Explanation) -> str:
+    thing = "volume" if one.kind == "volume" else "instance"
     lines = [
-        f"instance {one.instance_id}, {one.meter}, segment {one.segment}: ${one.charge.dollars}",
+        f"{thing} {one.instance_id}, {one.meter}, segment {one.segment}: ${one.charge.dollars}",
         f"  terms        {one.kind}, ${format_dollars(one.rate)} {_PER[one.meter]}, platform fee"
         f" {format_dollars(one.fee_bp * NANOS_PER_DOLLAR * 100 // BASIS_POINTS)} %",
         f"  segment      {_span(Span(start=one.segment_from, until=one.segment_until))}",

@@ -28,6 +28,7 @@ INTERRUPTED: Final = 130
 _DEBUG: Final = "GPULEDGER_DEBUG"
 _HINTS: Final = {
     "no_such_instance": "`gpuledger instances` lists them",
+    "no_such_volume": "`gpuledger volumes` lists them",
     "no_such_machine": "`gpuledger machines` lists them",
     "no_such_invoice": "`gpuledger invoice` lists them",
     "no_such_key": "`gpuledger keys list` lists them",
@@ -88,6 +89,7 @@ for question in (
     offers.offers,
     offers.allocations,
     questions.instances,
+    questions.volumes,
     questions.ticks,
     questions.charges,
     questions.anomalies,

@@ -108,6 +108,46 @@ def instances(
     print_rows(shown, columns, as_json=json, title="instances", empty="no instances")
 
 
+def volumes(
+    *,
+    account: Account = None,
+    machine: Annotated[
+        Id | None, Parameter(name="--machine", help="Only those on this machine.")
+    ] = None,
+    status: Annotated[
+        Literal["active", "expired", "destroyed"] | None,
+        Parameter(help="Only those in this state."),
+    ] = None,
+    home: Home = None,
+    after: After = 0,
+    limit: Limit = 100,
+    json: AsJson = False,
+) -> None:
+    """List volumes, which instances have them, and what they cost so far.
+
+    Example: gpuledger volumes --account alice --status active
+    """
+    from adapters.cli.output import page, print_rows
+    from ledger.services.questions import volumes as ask
+
+    with reading(home) as (ledger, connection):
+        owner = account_id(ledger, connection, account)
+        found = ask.volumes(
+            connection,
+            account_id=owner,
+            machine_id=machine,
+            status=status,
+            after=after,
+            limit=limit + 1,
+        )
+    shown = page(found, limit, lambda one: one.volume_id)
+    columns = [
+        "volume_id", "account_id", "machine_id", "name", "status", "disk_bytes", "storage_rate",
+        "until", "instances", "storage_seconds", "storage_charge",
+    ]  # fmt: skip
+    print_rows(shown, columns, as_json=json, title="volumes", empty="no volumes")
+
+
 # --- usage ---------------------------------------------------------------------------------------
 
 
@@ -228,7 +268,7 @@ def explain(
     home: Home = None,
     json: AsJson = False,
 ) -> None:
-    """Explain the charges of an instance in full: terms, seconds, gaps, formula, places in the log.
+    """Explain the charges of an instance or a volume: terms, seconds, gaps, formula, log places.
 
     Exits 1 when what is stored is not what the formula and the hours give.
 
@@ -236,16 +276,17 @@ def explain(
     """
     from adapters.cli.explained import text
     from adapters.cli.output import print_json
-    from ledger.services.explain import explain as ask
+    from ledger.services import explain as ask
 
     with reading(home) as (_, connection):
-        found = ask(connection, instance, meter, segment)
+        name = ask.contract(connection, instance).name
+        found = ask.explain(connection, instance, meter, segment)
     if json:
         print_json(found)
     elif found:
         sys.stdout.write(text(found))
     else:
-        sys.stdout.write(f"instance {instance} has consumed nothing that was folded yet\n")
+        sys.stdout.write(f"{name} has consumed nothing that was folded yet\n")
 
 
 # --- money ---------------------------------------------------------------------------------------
@@ -293,7 +334,17 @@ def _print_invoice(found: InvoiceView) -> None:
         f"{found.number}  account {found.account_id}  {found.status}\n"
         f"{shown['period_from']} to {shown['period_until']}\n\n"
     )
-    columns = ["line", "instance_id", "meter", "quantity", "rate", "amount", "cents", "late"]
+    columns = [
+        "line",
+        "instance_id",
+        "kind",
+        "meter",
+        "quantity",
+        "rate",
+        "amount",
+        "cents",
+        "late",
+    ]
     print_rows(found.lines, columns, as_json=False, title="lines", empty="no lines")
     totals = [(name, shown[name]) for name in ("opening", "movements", "total", "closing", "paid")]
     width = max(len(value) for _, value in totals)

@@ -41,6 +41,7 @@ from adapters.http.native import (
     top_ups,
     trust,
     usage,
+    volumes,
     webhooks,
     witnesses,
 )
@@ -56,6 +57,7 @@ _TAGS: Final = {
     "machines": (machines, "Registration, enrolment, listings"),
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
+    "volumes": (volumes, "Disks apart from instances: offers, clones"),
     "contracts": (contracts, "Bids, reservations, price increases"),
     "safety": (safety, "Caps, alerts, leases, idleness, cleanup"),
     "top-ups": (top_ups, "Automatic charges: consent first"),

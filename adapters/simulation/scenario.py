@@ -145,6 +145,7 @@ class _Run:
         self._outcome = outcome
         self.machines: dict[str, int] = {}
         self.instances: dict[str, int] = {}
+        self.volumes: dict[str, int] = {}
         self.disputes: dict[str, int] = {}
         self.boots = 1
         self._line = 1
@@ -190,6 +191,18 @@ class _Run:
             raise self.fail(message)
         return self.instances[name]
 
+    def volume(self, name: str) -> int:
+        if name not in self.volumes:
+            message = f"there is no volume `{name}` yet"
+            raise self.fail(message)
+        return self.volumes[name]
+
+    def take_name(self, name: str) -> None:
+        for what, taken in (("instance", self.instances), ("volume", self.volumes)):
+            if name in taken:
+                message = f"the {what} `{name}` exists already"
+                raise self.fail(message)
+
     def host_of(self, instance_id: int) -> int:
         row = self.world.connection.execute(
             "SELECT machine_id FROM instances WHERE instance_id = %s", [instance_id]
@@ -202,7 +215,7 @@ class _Run:
 
     def state(self) -> dict[str, Any]:
         """The present state under the keys of `expect`, in the scenario's own names."""
-        return final_state(self.world, self.machines, self.instances)
+        return final_state(self.world, self.machines, self.instances, self.volumes)
 
     def compare(self, where: str, expected: Mapping[str, Any]) -> None:
         """Note every key that is written and does not hold."""

@@ -23,16 +23,20 @@ _NOTICES = [
 
 
 def final_state(
-    world: World, machines: Mapping[str, int], instances: Mapping[str, int]
+    world: World,
+    machines: Mapping[str, int],
+    instances: Mapping[str, int],
+    volumes: Mapping[str, int],
 ) -> dict[str, Any]:
     """Balances, states, charges and documents, in the names of the scenario.
 
     Amounts are decimal texts of dollars, instants RFC 3339.
     """
+    contracts = {**instances, **volumes}
     state = {
         **_accounts(world),
-        **_instances(world, instances),
-        "invoices": _invoices(world, instances),
+        **_contracts(world, contracts),
+        "invoices": _invoices(world, contracts),
         "anomalies": _anomalies(world, instances),
         "notices": _notices(world),
         "reliability": _reliability(world, machines),
@@ -76,17 +80,18 @@ def _accounts(world: World) -> dict[str, Any]:
     }
 
 
-def _instances(world: World, instances: Mapping[str, int]) -> dict[str, Any]:
-    names = {number: name for name, number in instances.items()}
+def _contracts(world: World, contracts: Mapping[str, int]) -> dict[str, Any]:
+    names = {number: name for name, number in contracts.items()}
     states, running = {}, []
     for number, status in world.connection.execute(
-        "SELECT instance_id, status FROM instances ORDER BY instance_id"
+        "SELECT instance_id, status FROM instances UNION ALL"
+        " SELECT volume_id, status FROM volumes ORDER BY 1"
     ):
         states[names[number]] = status
         if status in {"loading", "running"}:
             running.append(names[number])
-    seconds: dict[str, dict[str, int]] = {name: {"gpu": 0, "storage": 0} for name in instances}
-    charges = {name: dict.fromkeys(_METERS, "0") for name in instances}
+    seconds: dict[str, dict[str, int]] = {name: {"gpu": 0, "storage": 0} for name in contracts}
+    charges = {name: dict.fromkeys(_METERS, "0") for name in contracts}
     corrected = {
         (instance, meter): int(amount)
         for instance, meter, amount in world.connection.execute(
@@ -108,9 +113,9 @@ def _instances(world: World, instances: Mapping[str, int]) -> dict[str, Any]:
     return {"states": states, "running": running, "billed_seconds": seconds, "charges": charges}
 
 
-def _invoices(world: World, instances: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+def _invoices(world: World, contracts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     names = {number: name for name, number in world.names.items()}
-    tenants = {number: name for name, number in instances.items()}
+    tenants = {number: name for name, number in contracts.items()}
     lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (
         number,

@@ -49,6 +49,23 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class DesiredMount(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume that an instance has, and where."""
+
+    volume: int
+    mount_path: str
+
+
+class DesiredVolume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A disk that the host keeps apart from instances, or is to remove."""
+
+    volume: int
+    want: Literal["kept", "gone"]
+    disk_bytes: int
+    cloned_from: int | None = None
+    """The volume with whose contents it begins; it may be on another machine."""
+
+
 class DesiredInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the host is to do with one instance."""
 
@@ -59,13 +76,15 @@ class DesiredInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     disk_bytes: int = 0
     run_until: int | None = None
     """Credit lease: an agent without contact stops the instance at this second; null for never."""
+    volumes: list[DesiredMount] = []
 
 
-class Desired(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one machine is to hold; an instance that is not named is left as it is."""
+class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that one machine is to hold; what is not named is left as it is."""
 
     version: int
     instances: list[DesiredInstance]
+    volumes: list[DesiredVolume] = []
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -36,6 +36,11 @@ def instance_stream(instance_id: int) -> str:
     return f"instance-{instance_id}"
 
 
+def volume_stream(volume_id: int) -> str:
+    """Name of the stream of a volume's facts."""
+    return f"volume-{volume_id}"
+
+
 def usage_stream(machine_id: int, epoch: str) -> str:
     """Name of the stream of a machine's signed reports under one epoch.
 

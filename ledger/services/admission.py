@@ -25,7 +25,7 @@ def admit(
         unit: The command's transaction.
         account_id: Who pays.
         terms: What it would cost.
-        disk_bytes: Size of its disk.
+        disk_bytes: Size of its disk; of a volume, nothing else costs anything.
         starting: The stopped instance that would run again, whose disk burns already; none for a
             new one.
 
@@ -40,8 +40,9 @@ def admit(
     if unit.policy.admission:
         needed = admission_cost(gpu_rate, terms.storage_rate, disk_bytes)
     if available < needed:
+        gpus = "" if terms.kind == "volume" else "an hour of GPUs and "
         message = (
-            f"starting needs {format_dollars(needed)} (an hour of GPUs and a day of storage);"
+            f"starting needs {format_dollars(needed)} ({gpus}a day of storage);"
             f" {format_dollars(available)} is available"
         )
         raise DeclinedError(

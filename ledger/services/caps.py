@@ -17,6 +17,7 @@ from ledger.domain.money import (
 )
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
 from ledger.meters.pricing import STORAGE_DIVISOR
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.credit import Credit
 from ledger.services.ledger import Policy, Unit
 from ledger.store.database import Connection
@@ -141,9 +142,9 @@ def _accrued_before(credit: Credit, at: int, policy: Policy) -> int:
 
 def _charged(connection: Connection, account_id: int, since: int) -> int:
     row = connection.execute(
-        "SELECT coalesce(sum(h.storage_charge + h.up_charge + h.down_charge"
+        "SELECT coalesce(sum(h.storage_charge + h.up_charge + h.down_charge"  # noqa: S608 - a constant
         " + CASE WHEN s.kind = 'reserved' THEN 0 ELSE h.gpu_charge END), 0)"
-        " FROM instances i JOIN usage_hours h ON h.instance_id = i.instance_id AND h.hour >= %s"
+        f" FROM {CONTRACTS} i JOIN usage_hours h ON h.instance_id = i.instance_id AND h.hour >= %s"
         " JOIN rate_segments s ON s.instance_id = h.instance_id AND s.terms_no = h.terms_no"
         " WHERE i.account_id = %s AND (i.destroyed_at IS NULL OR i.destroyed_at > %s)",
         [since // SECONDS_PER_HOUR, account_id, since],

@@ -24,6 +24,7 @@ from ledger.domain.verification import (
     is_secure,
 )
 from ledger.errors import NotFoundError, RejectedError
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.ledger import Unit
 from ledger.services.notices import notice
 from ledger.services.verification import check_reason
@@ -192,13 +193,13 @@ ORDER BY c.host_id
 def _lapse(unit: Unit, host_id: int, machine_ids: Collection[int]) -> list[tuple[str, Fact]]:
     told = [notice(unit, host_id, "secure_lapsed", f"account-{host_id}")]
     rows = unit.connection.execute(
-        "SELECT account_id, instance_id FROM instances WHERE machine_id = ANY(%s)"
-        " AND destroyed_at IS NULL ORDER BY instance_id",
+        "SELECT account_id, CASE WHEN is_volume THEN 'volume-' ELSE 'instance-' END || instance_id"  # noqa: S608 - a constant
+        f" FROM {CONTRACTS} c WHERE machine_id = ANY(%s) AND destroyed_at IS NULL"
+        " ORDER BY instance_id",
         [list(machine_ids)],
     )
     told += [
-        notice(unit, account_id, "secure_lapsed", f"instance-{instance_id}")
-        for account_id, instance_id in rows.fetchall()
+        notice(unit, account_id, "secure_lapsed", about) for account_id, about in rows.fetchall()
     ]
     return told
 

@@ -14,6 +14,7 @@ from typing import Final
 from ledger.domain.benchmark import SUITE
 from ledger.domain.checks import CheckKind
 from ledger.domain.reliability import WINDOW_SECONDS, slot_of, slot_start
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.checks import excuse, issued
 from ledger.services.ledger import Ledger, Unit
 from ledger.store.database import Connection
@@ -68,10 +69,10 @@ def issue_to(unit: Unit, machine_ids: Sequence[int]) -> None:
 def _without_check(connection: Connection, slot: int, start: int) -> list[int]:
     """Machines that were ever heard, are not long gone, and have no check of this slot."""
     rows = connection.execute(
-        "SELECT m.machine_id FROM machines m WHERE m.enrolled_at IS NOT NULL"
+        "SELECT m.machine_id FROM machines m WHERE m.enrolled_at IS NOT NULL"  # noqa: S608 - a constant
         " AND EXISTS (SELECT 1 FROM stream_heads h WHERE h.machine_id = m.machine_id)"
-        " AND (m.offline_since IS NULL OR m.offline_since > %s OR EXISTS (SELECT 1 FROM instances i"
-        "      WHERE i.machine_id = m.machine_id AND i.destroyed_at IS NULL))"
+        " AND (m.offline_since IS NULL OR m.offline_since > %s OR EXISTS (SELECT 1"
+        f"      FROM {CONTRACTS} i WHERE i.machine_id = m.machine_id AND i.destroyed_at IS NULL))"
         " AND NOT EXISTS (SELECT 1 FROM checks c WHERE c.machine_id = m.machine_id AND c.slot = %s"
         "      AND c.deadline IS NOT NULL)"
         " ORDER BY m.machine_id",

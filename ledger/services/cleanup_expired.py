@@ -14,11 +14,14 @@ from ledger.domain.events import (
 from ledger.domain.ids import machine_stream, rfc3339
 from ledger.domain.instance import DestroyInstance, Instance
 from ledger.domain.money import SECONDS_PER_DAY
+from ledger.domain.volume import DestroyVolume
 from ledger.errors import NotFoundError, RejectedError
-from ledger.services import maintenance
+from ledger.projections.contracts import CONTRACTS
+from ledger.services import maintenance, volumes
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
 from ledger.services.rentals import command_all
+from ledger.services.volume_offers import withdraw
 
 GRACE_SECONDS: Final = 2 * SECONDS_PER_DAY
 """How long a renter may fetch its data after the contract's end (`marketplace.md` §6)."""
@@ -26,10 +29,12 @@ _WISH: Final = DestroyInstance("host", "the contract expired")
 
 
 def clean_up(unit: Unit, machine_id: int) -> list[int]:
-    """Destroy every instance of a machine whose contract ended two days ago or earlier.
+    """Destroy every contract of a machine that ended two days ago or earlier.
+
+    A volume that a living instance still has is left.
 
     Returns:
-        The instances that were destroyed.
+        The instances and volumes that were destroyed.
 
     Raises:
         NotFoundError: `no_such_machine`.
@@ -40,7 +45,16 @@ def clean_up(unit: Unit, machine_id: int) -> list[int]:
         " AND status = 'expired' AND until <= %s ORDER BY instance_id",
         [machine_id, unit.now - GRACE_SECONDS],
     ).fetchall()
-    return command_all(unit, [(row[0], _WISH) for row in rows])
+    destroyed = command_all(unit, [(row[0], _WISH) for row in rows])
+    rows = unit.connection.execute(
+        "SELECT volume_id FROM volumes v WHERE machine_id = %s AND destroyed_at IS NULL"
+        " AND status = 'expired' AND until <= %s AND NOT EXISTS ("
+        "SELECT 1 FROM volume_attachments a JOIN instances i USING (instance_id)"
+        " WHERE a.volume_id = v.volume_id AND i.destroyed_at IS NULL) ORDER BY volume_id",
+        [machine_id, unit.now - GRACE_SECONDS],
+    ).fetchall()
+    gone = DestroyVolume("host", "the contract expired")
+    return destroyed + volumes.command_all(unit, [(row[0], gone) for row in rows])
 
 
 def destroy_expired(unit: Unit, machine_id: int, instance_id: int) -> None:
@@ -81,13 +95,14 @@ def remove_machine(unit: Unit, machine_id: int) -> None:
     """
     machine = require_machine(unit.connection, machine_id)
     row = unit.connection.execute(
-        "SELECT count(*) FROM instances WHERE machine_id = %s AND destroyed_at IS NULL",
+        f"SELECT count(*) FROM {CONTRACTS} c WHERE machine_id = %s AND destroyed_at IS NULL",  # noqa: S608 - a constant
         [machine_id],
     ).fetchone()
     assert row is not None
     if row[0]:
         message = f"{row[0]} contracts are on machine {machine_id}: they must be destroyed first"
         raise RejectedError("has_contracts", message, contracts=row[0])
+    withdraw(unit, machine_id, "machine_removed")
     new: list[Fact] = []
     if machine.listing_id is not None:
         new.append(MachineUnlisted(machine_id=machine_id, unlisted_at=unit.now))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledger.domain.money import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from ledger.meters.intervals import Range, overlap
 from ledger.meters.pricing import STORAGE_DIVISOR, gpu_charge, storage_charge
+from ledger.projections.contracts import CONTRACTS
 from ledger.projections.facts.change import FAR_FUTURE
 from ledger.store.database import Connection
 
@@ -44,7 +45,7 @@ class Priced(NamedTuple):
 
 @dataclass(slots=True)
 class Accrual:
-    """What one instance still owes for seconds not yet folded."""
+    """What one instance or volume still owes for seconds not yet folded."""
 
     instance_id: int
     disk_bytes: int
@@ -278,11 +279,11 @@ FROM account_credit c LEFT JOIN account_usage u USING (account_id)
 WHERE c.account_id = ANY(%s)
 """  # noqa: S608 - constants
 
-_ACCRUALS = """
+_ACCRUALS = f"""
 SELECT i.instance_id, i.account_id, i.disk_bytes, i.created_at, i.destroyed_at, i.disk_lost_at,
        coalesce(covered.until, 0), coalesce(attested.until, 0),
        coalesce(contact.at, machine.enrolled_at, i.created_at)
-FROM instances i
+FROM {CONTRACTS} i
 JOIN machines machine ON machine.machine_id = i.machine_id
 LEFT JOIN LATERAL (SELECT until FROM coverage c WHERE c.instance_id = i.instance_id
                    ORDER BY c.start DESC LIMIT 1) covered ON true
@@ -292,7 +293,7 @@ LEFT JOIN LATERAL (SELECT max(h.recorded_at) AS at FROM stream_heads h
                    WHERE h.machine_id = i.machine_id) contact ON true
 WHERE i.account_id = ANY(%s)
   AND (i.destroyed_at IS NULL OR i.destroyed_at > coalesce(attested.until, 0))
-"""
+"""  # noqa: S608 - a constant
 
 _TERMS = """
 SELECT t.instance_id, t.since, t.until, t.gpu_rate, t.storage_rate,

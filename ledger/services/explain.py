@@ -8,9 +8,11 @@ attested inside what the server authorised.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from ledger.domain.ids import instance_stream
+from ledger.domain.ids import instance_stream, volume_stream
 from ledger.domain.money import format_dollars
 from ledger.errors import CorruptHistoryError, NotFoundError
 from ledger.meters.intervals import Range, length, overlap, subtract
@@ -22,7 +24,7 @@ from ledger.meters.pricing import (
     explain_charge,
     explain_fee,
 )
-from ledger.services.questions.instances import InstanceView, instance
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.questions.usage import AnomalyView, anomalies, report_at
 from ledger.store.database import Connection
 from ledger.store.log import read_stream
@@ -70,7 +72,10 @@ class ReportRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One (instance, meter, rate segment). Everything in seconds lies inside the segment."""
+    """One (contract, meter, rate segment). Everything in seconds lies inside the segment.
+
+    `kind` is `volume` where `instance_id` is the id of a volume.
+    """
 
     instance_id: int
     meter: Meter
@@ -107,6 +112,28 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     last_report: ReportRef | None
 
 
+class Contract(NamedTuple):
+    """The instance or volume whose charges are explained."""
+
+    instance_id: int
+    machine_id: int
+    disk_bytes: int
+    created_at: int
+    destroyed_at: int | None
+    is_volume: bool
+
+    @property
+    def stream(self) -> str:
+        """Where its facts are."""
+        name = volume_stream if self.is_volume else instance_stream
+        return name(self.instance_id)
+
+    @property
+    def name(self) -> str:
+        """What people call it: `volume 7`."""
+        return f"{'volume' if self.is_volume else 'instance'} {self.instance_id}"
+
+
 class _Seconds(msgspec.Struct, frozen=True, kw_only=True):
     """Whose seconds there are of an instance, before they are cut to a meter and a segment."""
 
@@ -123,7 +150,7 @@ def explain(
     meter: Meter | None = None,
     terms_no: int | None = None,
 ) -> list[Explanation]:
-    """Every charge of an instance in full, or those of one meter or one rate segment.
+    """Every charge of an instance or a volume in full, or those of one meter or one segment.
 
     Without *meter*, the meters that counted nothing are left out.
 
@@ -131,7 +158,7 @@ def explain(
         NotFoundError: `no_such_instance`; `no_such_segment`.
         CorruptHistoryError: `charge_differs`: a stored charge is not what its quantity says.
     """
-    view = instance(connection, instance_id)
+    view = contract(connection, instance_id)
     rows = connection.execute(
         "SELECT terms_no, since, min(since) OVER (ORDER BY terms_no"
         " ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), kind, fee_bp,"
@@ -145,7 +172,7 @@ def explain(
     chosen = [row for row in rows if terms_no in (None, row[0])]
     if terms_no is not None and not chosen:
         numbers = ", ".join(str(row[0]) for row in rows) or "none yet"
-        message = f"instance {instance_id} has no rate segment {terms_no}; it has: {numbers}"
+        message = f"{view.name} has no rate segment {terms_no}; it has: {numbers}"
         raise NotFoundError("no_such_segment", message)
     seconds = _Seconds(
         gpu=_ranges(connection, "gpu_intervals", "instance_id", instance_id),
@@ -156,7 +183,7 @@ def explain(
     )
     facts = [
         FactRef(position=one.position, topic=one.topic, recorded_at=one.recorded_at)
-        for one in read_stream(connection, instance_stream(instance_id))
+        for one in read_stream(connection, view.stream)
     ]
     noted = anomalies(connection, instance_id=instance_id, limit=_ANOMALIES)
     found = []
@@ -173,7 +200,7 @@ def explain(
 
 def _explained(
     connection: Connection,
-    view: InstanceView,
+    view: Contract,
     meter: Meter,
     terms: tuple[int, int, int | None, str, int, int],
     counted: tuple[int, int, int],
@@ -239,7 +266,8 @@ def _explained(
 
 def _prove(one: Explanation, charge: int, fee: int) -> None:
     """Refuse to explain what is not so."""
-    where = f"instance {one.instance_id}, {one.meter}, segment {one.segment}"
+    thing = "volume" if one.kind == "volume" else "instance"
+    where = f"{thing} {one.instance_id}, {one.meter}, segment {one.segment}"
     posted = sum(hour.amount for hour in one.hours)
     kept = sum(hour.fee for hour in one.hours)
     moved = sum(hour.quantity for hour in one.hours)
@@ -258,6 +286,23 @@ def _prove(one: Explanation, charge: int, fee: int) -> None:
             " authorised ones were attested; run `gpuledger rebuild --check`"
         )
         raise CorruptHistoryError("charge_differs", message)
+
+
+def contract(connection: Connection, instance_id: int) -> Contract:
+    """The instance or volume with this id.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+    """
+    row = connection.execute(
+        "SELECT instance_id, machine_id, disk_bytes, created_at, destroyed_at, is_volume"  # noqa: S608 - a constant
+        f" FROM {CONTRACTS} c WHERE instance_id = %s",
+        [instance_id],
+    ).fetchone()
+    if row is None:
+        message = f"there is no instance or volume {instance_id}"
+        raise NotFoundError("no_such_instance", message)
+    return Contract(*row)
 
 
 # --- seconds -------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ledger.domain.events import (
 from ledger.domain.ids import account_stream
 from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.approvals import approval
 from ledger.services.claims import claims_of
 from ledger.services.corrections import take_from_host
@@ -43,7 +44,7 @@ REASONS: Final[tuple[str, ...]] = get_args(DisputeReason)
 
 
 class Rented(NamedTuple):
-    """Whose an instance is, and where it lives."""
+    """Whose an instance or volume is, and where it lives."""
 
     instance_id: int
     account_id: int
@@ -66,7 +67,7 @@ def open_dispute(
 
     Args:
         unit: The command's transaction.
-        instance_id: Which instance; that it is the renter's own is checked by the caller.
+        instance_id: Which instance or volume; that it is the renter's own is checked by the caller.
         start: First second.
         until: The second after the last, at most now.
         reason: One of `REASONS`; it says which meters are in question.
@@ -180,12 +181,23 @@ def _open(
     return dispute_id
 
 
+def require_own(unit: Unit, instance_id: int, account_id: int) -> None:
+    """Refuse somebody else's instance or volume.
+
+    Raises:
+        NotFoundError: `no_such_instance`.
+    """
+    if _rented(unit.connection, instance_id).account_id != account_id:
+        raise NotFoundError("no_such_instance", f"there is no instance {instance_id}")
+
+
 # --- what must hold before -----------------------------------------------------------------------
 
 
 def _rented(connection: Connection, instance_id: int) -> Rented:
     row = connection.execute(
-        "SELECT instance_id, account_id, host_id, machine_id FROM instances WHERE instance_id = %s",
+        f"SELECT instance_id, account_id, host_id, machine_id FROM {CONTRACTS} c"  # noqa: S608 - a constant
+        " WHERE instance_id = %s",
         [instance_id],
     ).fetchone()
     if row is None:

@@ -19,6 +19,7 @@ from ledger.domain.events import (
 from ledger.domain.ids import machine_stream, rfc3339
 from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import NotFoundError, RejectedError
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.allocation import settle
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
@@ -140,10 +141,10 @@ def open_windows(unit: Unit, machine_id: int) -> list[Window]:
 
 
 def tell_renters(unit: Unit, machine_id: int, maintenance_id: int) -> None:
-    """A notice to everybody who has an instance on the machine, whatever its state."""
+    """A notice to everybody who has an instance or a volume there, whatever its state."""
     accounts = unit.connection.execute(
-        "SELECT DISTINCT account_id FROM instances WHERE machine_id = %s AND destroyed_at IS NULL"
-        " ORDER BY account_id",
+        f"SELECT DISTINCT account_id FROM {CONTRACTS} c WHERE machine_id = %s"  # noqa: S608 - a constant
+        " AND destroyed_at IS NULL ORDER BY account_id",
         [machine_id],
     ).fetchall()
     unit.append_all([told(unit, account_id, maintenance_id) for (account_id,) in accounts])

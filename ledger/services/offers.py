@@ -8,8 +8,8 @@ import msgspec
 
 from ledger.domain.events import OfferOpened, Terms
 from ledger.domain.ids import machine_stream
-from ledger.domain.money import BYTES_PER_GB
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
+from ledger.projections.contracts import taken_gb
 from ledger.services.ledger import Unit
 from ledger.services.machines import Machine, require_machine
 from ledger.services.slices import share, slice_sizes
@@ -129,6 +129,16 @@ def open_offer(unit: Unit, machine_id: int, listing_id: int, gpus: int) -> int:
     return offer_id
 
 
+def free_disk_gb(unit: Unit, machine: Machine) -> int:
+    """What neither instances nor volumes nor a volume offer have of the machine's disk."""
+    row = unit.connection.execute(
+        f"SELECT {taken_gb('m.machine_id')} FROM machines m WHERE machine_id = %s",  # noqa: S608 - a constant
+        [machine.machine_id],
+    ).fetchone()
+    assert row is not None
+    return machine.disk_gb - int(row[0])
+
+
 def check_disk(unit: Unit, machine: Machine, gpus: int, disk_gb: int) -> None:
     """Refuse a disk that a slice cannot have, or that the machine has no room for now.
 
@@ -140,13 +150,7 @@ def check_disk(unit: Unit, machine: Machine, gpus: int, disk_gb: int) -> None:
     if not 1 <= disk_gb <= largest:
         message = f"the disk of a slice of {gpus} GPUs is between 1 and {largest} GB"
         raise RejectedError("invalid_args", message)
-    row = unit.connection.execute(
-        "SELECT coalesce(sum(disk_bytes), 0) FROM instances"
-        " WHERE machine_id = %s AND destroyed_at IS NULL",
-        [machine.machine_id],
-    ).fetchone()
-    assert row is not None
-    free = machine.disk_gb - int(row[0]) // BYTES_PER_GB
+    free = free_disk_gb(unit, machine)
     if disk_gb > free:
         message = f"machine {machine.machine_id} has {free} GB of disk left"
         raise DeclinedError("no_capacity", message, free_disk_gb=free)

@@ -6,8 +6,7 @@ Who may do what to which instance is checked by `owned`; the rules of the states
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +32,7 @@ from ledger.errors import DeclinedError, NotFoundError, RejectedError
 from ledger.services.admission import admit, admit_change
 from ledger.services.allocation import claims_of, is_online, settle, supply_of
 from ledger.services.contracts import end_reservation
+from ledger.services.labels import check_label
 from ledger.services.ledger import Unit
 from ledger.services.machines import Machine, require_machine
 from ledger.services.notices import life_notices, notice
@@ -44,8 +44,8 @@ from ledger.services.offers import (
     require_listing,
     require_offer,
 )
+from ledger.services.volumes import Mount, attach_all, make_all
 
-_LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 _MAX_LAUNCH_BYTES: Final = 65_536
 
 
@@ -68,6 +68,7 @@ def rent(
     label: str | None = None,
     wait: bool = False,
     launch: Mapping[str, object] | None = None,
+    mounts: Sequence[Mount] = (),
 ) -> int:
     """Rent a slice of a listed machine and return the instance's id.
 
@@ -83,12 +84,16 @@ def rent(
         wait: Create it in `scheduling` when the GPUs are taken, instead of refusing
             (`cancel_unavail` is the opposite).
         launch: Image, environment and commands; kept in the vault, never in the log.
+        mounts: Volumes of the same account and machine that the instance has while it lives; those
+            that are to be made exist only if the instance does.
 
     Raises:
-        NotFoundError: `no_such_machine`, or `no_such_ask` for an offer that never was.
+        NotFoundError: `no_such_machine`, `no_such_volume`, or `no_such_ask` for an offer that
+            never was.
         RejectedError: `no_such_ask` when the offer is closed or the machine not listed,
-            `invalid_args` for a slice or disk that it does not have, `bids_not_accepted`, and
-            `invalid_price` for a bid below the floor, or below the smallest that would run now.
+            `invalid_args` for a slice, disk or mount that it does not have, `contract_expired` for
+            a volume whose contract has ended, `bids_not_accepted`, and `invalid_price` for a bid
+            below the floor, or below the smallest that would run now.
         DeclinedError: `no_capacity` when the GPUs are taken or the machine cannot be rented now and
             *wait* is off; `insufficient_credit`.
     """
@@ -103,8 +108,10 @@ def rent(
         message = f"machine {machine.machine_id} has no {offer.gpus} free GPUs now"
         raise DeclinedError("no_capacity", message)
     disk_bytes = disk_gb * BYTES_PER_GB
+    mounts = make_all(unit, account_id, machine.machine_id, mounts)
     admit(unit, account_id, terms, disk_bytes)
     instance_id = unit.next_id("instance")
+    attached = attach_all(unit, account_id, machine.machine_id, instance_id, mounts)
     reference, launch_hash = _keep_launch(unit, account_id, instance_id, launch)
     created = InstanceCreated(
         instance_id=instance_id,
@@ -126,7 +133,7 @@ def rent(
         created_at=unit.now,
     )
     told = notice(unit, account_id, "created", f"instance-{instance_id}")
-    unit.append_all([(instance_stream(instance_id), created), told])
+    unit.append_all([(instance_stream(instance_id), created), *attached, told])
     open_offer(unit, machine.machine_id, listing.listing_id, offer.gpus)
     settle(unit, machine.machine_id)
     return instance_id
@@ -317,16 +324,6 @@ def _smallest_bid(unit: Unit, machine: Machine, instance: Instance) -> int:
         message = f"no bid would let instance {instance.instance_id} run now"
         raise DeclinedError("no_capacity", message)
     return smallest
-
-
-def check_label(text: str | None) -> None:
-    """Refuse a label that could not be shown.
-
-    Raises:
-        RejectedError: `invalid_args`.
-    """
-    if text is not None and not _LABEL.fullmatch(text):
-        raise RejectedError("invalid_args", "a label is 1 to 128 printable characters")
 
 
 def _keep_launch(

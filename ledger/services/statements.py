@@ -18,6 +18,7 @@ from ledger.domain.events import USAGE_REPORTED, StatementLine, UsageStatementIs
 from ledger.domain.ids import account_stream
 from ledger.domain.merkle import merkle_root
 from ledger.domain.money import SECONDS_PER_DAY
+from ledger.projections.contracts import CONTRACTS
 from ledger.projections.runner import position_of
 from ledger.services.ledger import Ledger, Unit, read_policy
 from ledger.store.database import Connection
@@ -58,11 +59,12 @@ def issue_due(ledger: Ledger) -> int:
 
 
 def next_due(connection: Connection, now: int) -> int | None:
-    """The next 01:00 UTC, while an instance lives or lived so recently that ticks may be late."""
+    """The next 01:00 UTC, while a contract lives or lived so recently that usage may be late."""
     second = due_at(_last_due(now) + 1)
     oldest = second - SECONDS_PER_DAY * (_lookback_days(connection) + 1) - ISSUE_AFTER_SECONDS
     row = connection.execute(
-        "SELECT 1 FROM instances WHERE destroyed_at IS NULL OR destroyed_at > %s LIMIT 1", [oldest]
+        f"SELECT 1 FROM {CONTRACTS} c WHERE destroyed_at IS NULL OR destroyed_at > %s LIMIT 1",  # noqa: S608 - a constant
+        [oldest],
     ).fetchone()
     return None if row is None else second
 
@@ -99,8 +101,8 @@ def _last_due(now: int) -> int:
 def _first_day(connection: Connection) -> int:
     """The first day that was not looked at yet: after the mark, or when anybody first rented."""
     row = connection.execute(
-        "SELECT (SELECT position FROM projection_positions WHERE name = %s),"
-        " (SELECT min(created_at) FROM instances)",
+        "SELECT (SELECT position FROM projection_positions WHERE name = %s),"  # noqa: S608 - a constant
+        f" (SELECT min(created_at) FROM {CONTRACTS} c)",
         [_MARK],
     ).fetchone()
     assert row is not None
@@ -123,7 +125,7 @@ _USED = f"""
 SELECT h.account_id, h.instance_id, h.terms_no, h.hour / {_HOURS_PER_DAY} AS day,
        s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
        min(h.first_second), max(h.until), {_SUMS}
-FROM instances i
+FROM {CONTRACTS} i
 JOIN usage_hours h ON h.instance_id = i.instance_id AND h.hour >= %(first)s AND h.hour < %(end)s
 JOIN rate_segments s ON s.instance_id = h.instance_id AND s.terms_no = h.terms_no
 WHERE i.created_at < %(created)s AND (i.destroyed_at IS NULL OR i.destroyed_at > %(destroyed)s)

@@ -18,6 +18,8 @@ from ledger.domain.acknowledgement import (
     Acknowledgement,
     Desired,
     DesiredInstance,
+    DesiredMount,
+    DesiredVolume,
     Rejection,
     ReportAnswer,
     ReportStatus,
@@ -365,6 +367,7 @@ class DesiredStates:
             account_id: credit.dry_second(now, policy, horizon_seconds=_LEASE_SECONDS)
             for account_id, credit in (read_credit(connection, runs) if runs else {}).items()
         }
+        volumes, mounts = _volumes(connection, machine_ids, now - _GONE_SECONDS)
         instances: dict[int, list[DesiredInstance]] = {one: [] for one in versions}
         for machine_id, instance_id, assignment, status, uuids, disk_bytes, account_id in rows:
             runs_now = status in {"loading", "running"}
@@ -376,9 +379,45 @@ class DesiredStates:
                     gpu_uuids=uuids,
                     disk_bytes=disk_bytes,
                     run_until=leases.get(account_id) if runs_now else None,
+                    volumes=mounts.get(instance_id, []),
                 )
             )
         return {
-            machine_id: Desired(version=version, instances=instances[machine_id])
+            machine_id: Desired(
+                version=version,
+                instances=instances[machine_id],
+                volumes=volumes.get(machine_id, []),
+            )
             for machine_id, version in versions.items()
         }
+
+
+def _volumes(
+    connection: Connection, machine_ids: Sequence[int], gone_after: int
+) -> tuple[dict[int, list[DesiredVolume]], dict[int, list[DesiredMount]]]:
+    """The volumes of each machine, and what each living instance has of them."""
+    volumes: dict[int, list[DesiredVolume]] = {}
+    for machine_id, volume_id, disk_bytes, cloned_from, destroyed_at in connection.execute(
+        "SELECT machine_id, volume_id, disk_bytes, cloned_from, destroyed_at FROM volumes"
+        " WHERE machine_id = ANY(%s) AND (destroyed_at IS NULL OR destroyed_at > %s)"
+        " ORDER BY volume_id",
+        [list(machine_ids), gone_after],
+    ):
+        one = DesiredVolume(
+            volume=volume_id,
+            want="kept" if destroyed_at is None else "gone",
+            disk_bytes=disk_bytes,
+            cloned_from=cloned_from,
+        )
+        volumes.setdefault(machine_id, []).append(one)
+    mounts: dict[int, list[DesiredMount]] = {}
+    if volumes:
+        for instance_id, volume_id, mount_path in connection.execute(
+            "SELECT a.instance_id, a.volume_id, a.mount_path FROM volume_attachments a"
+            " JOIN instances i USING (instance_id) WHERE i.machine_id = ANY(%s)"
+            " AND i.destroyed_at IS NULL ORDER BY a.instance_id, a.volume_id",
+            [list(volumes)],
+        ):
+            mount = DesiredMount(volume=volume_id, mount_path=mount_path)
+            mounts.setdefault(instance_id, []).append(mount)
+    return volumes, mounts

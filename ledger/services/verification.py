@@ -26,6 +26,7 @@ from ledger.domain.verification import (
     next_state,
 )
 from ledger.errors import RejectedError
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.comparisons import Comparison, as_text, compare, last_comparison
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
@@ -248,8 +249,8 @@ def _move(
 
 def _renters(connection: Connection, machine_id: int) -> list[int]:
     rows = connection.execute(
-        "SELECT DISTINCT account_id FROM instances WHERE machine_id = %s AND destroyed_at IS NULL"
-        " ORDER BY account_id",
+        f"SELECT DISTINCT account_id FROM {CONTRACTS} c WHERE machine_id = %s"  # noqa: S608 - a constant
+        " AND destroyed_at IS NULL ORDER BY account_id",
         [machine_id],
     )
     return [row[0] for row in rows]

@@ -20,7 +20,7 @@ COMMANDS = [
         ["deposit"],
         ["events"],
     ),
-    *(["explain"], ["instances"], ["invoice"], ["keys", "create"], ["keys", "list"]),
+    *(["explain"], ["instances"], ["volumes"], ["invoice"], ["keys", "create"], ["keys", "list"]),
     *(
         ["keys", "revoke"],
         ["machines"],

@@ -13,6 +13,7 @@ QUESTIONS = [
     ["accounts"],
     ["machines"],
     ["instances"],
+    ["volumes"],
     ["ticks", "1"],
     ["charges"],
     ["charges", "--by", "hour"],

@@ -10,6 +10,7 @@ from adapters.http.app import build_app
 from ledger.services import accounts, invoicing, policies, rentals
 from tests.http.conftest import Api
 from tests.support.market import START
+from tests.support.volumes import create, offer
 
 NOBODY = frozenset[str]()
 ANYONE = frozenset({"renter", "host", "auditor", "admin"})
@@ -60,6 +61,14 @@ TABLE: dict[str, frozenset[str]] = {
     "POST /v1/instances/{instance_id}/label": RENTER,
     "DELETE /v1/instances/{instance_id}": RENTER,
     "GET /v1/instances/{instance_id}/ticks": ANYONE,
+    "PUT /v1/machines/{machine_id}/volume-offer": HOST,
+    "DELETE /v1/machines/{machine_id}/volume-offer": HOST,
+    "GET /v1/volume-offers": ANYONE,
+    "POST /v1/volumes": RENTER,
+    "GET /v1/volumes": ANYONE,
+    "GET /v1/volumes/{volume_id}": ANYONE,
+    "POST /v1/volumes/{volume_id}/clone": RENTER,
+    "DELETE /v1/volumes/{volume_id}": RENTER,
     "PUT /v1/instances/{instance_id}/bid": RENTER,
     "POST /v1/instances/{instance_id}/reservation": RENTER,
     "DELETE /v1/instances/{instance_id}/reservation": RENTER,
@@ -307,6 +316,7 @@ def owned(api: Api) -> dict[str, str]:
     market = api.market
     machine = market.machine(host="bob")
     instance = market.rent(api.accounts["alice"], machine)
+    volume = create(market, api.accounts["alice"], offer(market, machine))
     market.confirm(machine, instance)
     market.run(machine, [instance], 60)
     with market.ledger.unit() as unit:
@@ -322,6 +332,7 @@ def owned(api: Api) -> dict[str, str]:
     assert key_id is not None
     return {
         "instance": str(instance),
+        "volume": str(volume),
         "machine": str(machine),
         "number": number,
         "hold": "mine",
@@ -338,6 +349,10 @@ RENTERS_OWN = [
     ("POST", "/v1/instances/{instance}/reboot", None),
     ("POST", "/v1/instances/{instance}/label", {"label": "mine now"}),
     ("DELETE", "/v1/instances/{instance}", None),
+    ("GET", "/v1/volumes/{volume}", None),
+    ("DELETE", "/v1/volumes/{volume}", None),
+    ("POST", "/v1/volumes/{volume}/clone", {"volume_offer_id": 1}),
+    ("POST", "/v1/volumes", {"volume_offer_id": 1, "disk_gb": 1, "account_id": "{alice}"}),
     ("PUT", "/v1/instances/{instance}/bid", {"price": None}),
     ("POST", "/v1/instances/{instance}/reservation", {"amount": "1"}),
     ("DELETE", "/v1/instances/{instance}/reservation", None),
@@ -366,6 +381,7 @@ RENTERS_OWN = [
             "holds",
             "invoices",
             "instances",
+            "volumes",
             "anomalies",
             "keys",
             "price-increases",
@@ -391,6 +407,9 @@ HOSTS_OWN = [
     ("GET", "/v1/instances/{instance}", None),
     ("GET", "/v1/instances/{instance}/ticks", None),
     ("GET", "/v1/instances/{instance}/reservations", None),
+    ("PUT", "/v1/machines/{machine}/volume-offer", {"disk_gb": 1, "storage_gb_month": "0.1"}),
+    ("DELETE", "/v1/machines/{machine}/volume-offer", None),
+    ("GET", "/v1/volumes/{volume}", None),
     ("GET", "/v1/invoices/{number}", None),
     ("GET", "/v1/balance?account_id={alice}", None),
     ("GET", "/v1/transfers?account_id={alice}", None),
@@ -425,6 +444,7 @@ def test_owners_auditors_and_admins_see_them(api: Api, owned: dict[str, str]) ->
     for path in (
         "/v1/instances/{instance}",
         "/v1/instances/{instance}/ticks",
+        "/v1/volumes/{volume}",
         "/v1/invoices/{number}",
     ):
         for person in ("alice", "audrey", "root"):
@@ -439,9 +459,9 @@ def test_owners_auditors_and_admins_see_them(api: Api, owned: dict[str, str]) ->
 
 def test_lists_show_only_what_is_ones_own(api: Api, owned: dict[str, str]) -> None:
     """Lists without a filter hold nothing of another renter or another host."""
-    for kind in ("instances", "charges", "invoices", "holds", "anomalies"):
+    for kind in ("instances", "volumes", "charges", "invoices", "holds", "anomalies"):
         assert api("carol", "GET", f"/v1/{kind}").json()["items"] == [], kind
-    for kind in ("instances", "machines", "anomalies", "charges", "invoices"):
+    for kind in ("instances", "volumes", "machines", "anomalies", "charges", "invoices"):
         assert api("eve", "GET", f"/v1/{kind}").json()["items"] == [], kind
     carol = {api.accounts["carol"], None}
     for one in api("carol", "GET", "/v1/transfers").json()["items"]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ledger.services import machines
 from tests.http.conftest import Api
 from tests.http.test_access import concrete, paths
+from tests.support.volumes import create, offer
 
 SQL = "'; DROP TABLE events; --"
 NUL = "a\x00b"
@@ -43,6 +44,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "POST /v1/enrolments": {"token": "x", "public_key": "ab" * 32, "gpu_uuids": ["GPU-9"]},
     "PUT /v1/machines/{machine_id}/listing": {"gpu_hour": "0.4", "storage_gb_month": "0.1"},
     "POST /v1/instances": {"machine_id": 1, "disk_gb": 10},
+    "PUT /v1/machines/{machine_id}/volume-offer": {"disk_gb": 500, "storage_gb_month": "0.15"},
+    "POST /v1/volumes": {"volume_offer_id": 1, "disk_gb": 10},
+    "POST /v1/volumes/{volume_id}/clone": {"volume_offer_id": 1},
     "POST /v1/instances/{instance_id}/label": {"label": "job"},
     "PUT /v1/instances/{instance_id}/bid": {"price": "0.3"},
     "POST /v1/instances/{instance_id}/reservation": {"amount": "1"},
@@ -120,6 +124,7 @@ PRICES = [
     ("PUT /v1/machines/{machine_id}/listing", name)
     for name in ("gpu_hour", "storage_gb_month", "up_gb", "down_gb", "min_bid")
 ]
+PRICES += [("PUT /v1/machines/{machine_id}/volume-offer", "storage_gb_month")]
 PRICES += [("PUT /v1/instances/{instance_id}/bid", "price"), ("POST /v1/instances", "bid")]
 NUMBERS = [
     ("POST /v1/keys", "account_id"),
@@ -136,6 +141,9 @@ NUMBERS = [
     ("POST /v1/instances", "gpus"),
     ("POST /v1/instances", "offer_id"),
     ("POST /v1/instances", "account_id"),
+    ("PUT /v1/machines/{machine_id}/volume-offer", "disk_gb"),
+    *[("POST /v1/volumes", name) for name in ("volume_offer_id", "disk_gb", "account_id")],
+    *[("POST /v1/volumes/{volume_id}/clone", name) for name in ("volume_offer_id", "disk_gb")],
     ("POST /v1/instances/{instance_id}/reservation", "months"),
     ("POST /v1/instances/{instance_id}/reservation", "seconds"),
     ("POST /v1/offers/search", "limit"),
@@ -145,6 +153,7 @@ NUMBERS = [
 TIMES = [
     ("POST /v1/keys", "expires_at"),
     ("PUT /v1/machines/{machine_id}/listing", "until"),
+    ("PUT /v1/machines/{machine_id}/volume-offer", "until"),
     ("PUT /v1/instances/{instance_id}/lease", "until"),
 ]
 
@@ -157,6 +166,7 @@ class Refuses:
         self.api = api
         self.machine = api.market.machine(host="bob")
         self.instance = api.market.rent(api.accounts["root"], self.machine)
+        self.volume = create(api.market, api.accounts["root"], offer(api.market, self.machine), 10)
         api("root", "POST", "/v1/holds", {"amount": "5", "id": "h-0"})
         made = api("root", "POST", "/v1/webhooks", {"url": "https://hooks.example/first"})
         self.webhook = made.json()["webhook_id"]
@@ -167,6 +177,7 @@ class Refuses:
             "machine_id": self.machine,
             "host_id": self.api.accounts["bob"],
             "instance_id": self.instance,
+            "volume_id": self.volume,
             "hold_id": "h-0",
             "webhook_id": self.webhook,
             "offer_id": 2,

@@ -13,14 +13,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from adapters.hostagent.reports import constant_block
 from ledger.domain.usage import TickState
 from ledger.errors import LedgerError
-from ledger.services import accounts, rentals
+from ledger.services import accounts, rentals, volume_offers, volumes
 from ledger.services.questions.balances import trial_balance
+from ledger.services.volumes import Mount, NewVolume
 from tests.support.databases import Server
 from tests.support.market import DOLLAR, Market
 
 GPU = 333_333_333
 DISK = 150_000_000
 UP = 3_000_000
+VOLUME = 777_777_777
+ROOM = 100
 
 
 class Rented:
@@ -43,6 +46,23 @@ class Rented:
         return sum(part.numerator // part.denominator for part in exact)
 
 
+class Kept:
+    """What the model remembers of a volume."""
+
+    def __init__(self, owner: int, gb: int) -> None:
+        """Begin with nothing used."""
+        self.owner = owner
+        self.gb = gb
+        self.disk = 0
+        self.alive = True
+        self.used_by: set[int] = set()
+
+    def cost(self) -> int:
+        """The exact product, cut off to whole nanos."""
+        exact = Fraction(VOLUME * self.gb * self.disk, 30 * 24 * 3_600)
+        return exact.numerator // exact.denominator
+
+
 class Business(RuleBasedStateMachine):
     """Two renters and one machine of two GPUs; every rule acts on both and compares answers."""
 
@@ -58,6 +78,9 @@ class Business(RuleBasedStateMachine):
         self.cash = dict.fromkeys(self.people, 0)
         self.holds: dict[str, tuple[int, int]] = {}
         self.rented: dict[int, Rented] = {}
+        self.kept: dict[int, Kept] = {}
+        with self.market.ledger.unit() as unit:
+            self.offer = volume_offers.offer(unit, self.machine, disk_gb=ROOM, storage_rate=VOLUME)
         self.count = 0
 
     def teardown(self) -> None:
@@ -71,7 +94,8 @@ class Business(RuleBasedStateMachine):
 
     def available(self, account: int) -> int:
         """Cash minus what is held and what was used."""
-        used = sum(one.cost() for one in self.rented.values() if one.owner == account)
+        contracts: list[Rented | Kept] = [*self.rented.values(), *self.kept.values()]
+        used = sum(one.cost() for one in contracts if one.owner == account)
         held = sum(amount for owner, amount in self.holds.values() if owner == account)
         return self.cash[account] - used - held
 
@@ -129,23 +153,73 @@ class Business(RuleBasedStateMachine):
                 self._do(lambda unit: accounts.capture_hold(unit, account, name)) == "hold_closed"
             )
 
-    @rule(who=st.integers(0, 1))
-    def rent(self, who: int) -> None:
-        """A GPU is rented when one is free and an hour and a day are covered."""
+    @rule(who=st.integers(0, 1), gb=st.integers(1, 60))
+    def keep(self, who: int, gb: int) -> None:
+        """A volume is made while there is room and a day of it is covered."""
         account = self.people[who]
-        busy = sum(one.state in ("loading", "running") for one in self.rented.values())
-        needed = GPU + DISK * 10 * 86_400 // (30 * 24 * 3_600)
+        room = ROOM - sum(one.gb for one in self.kept.values() if one.alive)
+        needed = VOLUME * gb * 86_400 // (30 * 24 * 3_600)
         made: list[int] = []
-        code = self._do(
-            lambda unit: made.append(rentals.rent(unit, account, self.machine, gpus=1, disk_gb=10))
-        )
-        if busy == 2:
+        wanted = NewVolume(self.offer, gb)
+        code = self._do(lambda unit: made.append(volumes.create(unit, account, wanted)))
+        if gb > room:
             assert code == "no_capacity"
         elif self.available(account) < needed:
             assert code == "insufficient_credit"
         else:
             assert code is None
+            self.kept[made[0]] = Kept(account, gb)
+
+    @precondition(lambda self: bool(self.kept))
+    @rule(which=st.integers(0, 50))
+    def let_go(self, which: int) -> None:
+        """A volume goes once, and never while an instance that lives has it."""
+        number = sorted(self.kept)[which % len(self.kept)]
+        one = self.kept[number]
+        in_use = any(self.rented[user].state != "destroyed" for user in one.used_by)
+        code = self._do(lambda unit: volumes.delete(unit, number))
+        assert code == ("volume_in_use" if in_use else None)
+        one.alive = one.alive and in_use
+
+    @rule(who=st.integers(0, 1), which=st.none() | st.integers(0, 50))
+    def rent(self, who: int, which: int | None) -> None:
+        """A GPU is rented when one is free and an hour and a day are covered.
+
+        With a volume too, if it is one's own and was not destroyed.
+        """
+        account = self.people[who]
+        volume = (
+            None if which is None or not self.kept else sorted(self.kept)[which % len(self.kept)]
+        )
+        busy = sum(one.state in ("loading", "running") for one in self.rented.values())
+        needed = GPU + DISK * 10 * 86_400 // (30 * 24 * 3_600)
+        made: list[int] = []
+        code = self._do(
+            lambda unit: made.append(
+                rentals.rent(
+                    unit,
+                    account,
+                    self.machine,
+                    gpus=1,
+                    disk_gb=10,
+                    mounts=[] if volume is None else [Mount("/data", volume)],
+                )
+            )
+        )
+        if busy == 2:
+            assert code == "no_capacity"
+        elif self.available(account) < needed:
+            assert code == "insufficient_credit"
+        elif volume is not None and not self._serves(volume, account):
+            assert code == "no_such_volume"
+        else:
+            assert code is None
             self.rented[made[0]] = Rented(account)
+            if volume is not None:
+                self.kept[volume].used_by.add(made[0])
+
+    def _serves(self, volume: int, account: int) -> bool:
+        return self.kept[volume].owner == account and self.kept[volume].alive
 
     @precondition(lambda self: any(one.state == "loading" for one in self.rented.values()))
     @rule()
@@ -185,6 +259,8 @@ class Business(RuleBasedStateMachine):
             one.gpu += seconds if one.state == "running" else 0
             one.disk += seconds
             one.up += moved * seconds
+        for kept in self.kept.values():
+            kept.disk += seconds if kept.alive else 0
         self.market.clock.move_to(now + seconds)
         self.market.deliver(self.market.seal(self.machine, now, seconds, blocks))
         self.market.project()
@@ -218,7 +294,13 @@ class Business(RuleBasedStateMachine):
             states = dict(
                 connection.execute("SELECT instance_id, status FROM instances").fetchall()
             )
+            alive = connection.execute(
+                "SELECT volume_id FROM volumes WHERE destroyed_at IS NULL ORDER BY volume_id"
+            ).fetchall()
         assert states == {number: one.state for number, one in self.rented.items()}
+        assert [row[0] for row in alive] == [
+            number for number, one in sorted(self.kept.items()) if one.alive
+        ]
 
 
 @pytest.mark.usefixtures("server")

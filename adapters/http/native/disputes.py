@@ -27,7 +27,7 @@ from ledger.domain.events import DisputeReason
 from ledger.domain.money import parse_amount
 from ledger.errors import ForbiddenError, NotFoundError, RejectedError
 from ledger.services import disputes as use_cases
-from ledger.services import filing, rentals
+from ledger.services import filing
 from ledger.services.disputes import Words, account_actor
 from ledger.services.ledger import Unit
 from ledger.services.questions import disputes as ask
@@ -40,7 +40,7 @@ Statement = Annotated[str, Meta(description="Kept encrypted and erasable, never 
 
 
 class NewDispute(Body):
-    """Seconds `[start, until)` of one instance, and what was wrong with their bill."""
+    """Seconds `[start, until)` of one instance, or volume, and what was wrong with their bill."""
 
     EXAMPLE: ClassVar[dict[str, Any]] = {
         "instance_id": 7,
@@ -156,7 +156,7 @@ async def open_dispute(call: Caller, data: JSONBody[NewDispute]) -> Response[Dis
 
     def do(unit: Unit) -> Dispute:
         if not call.is_admin:
-            rentals.owned(unit, data.instance_id, call.principal.account_id)
+            filing.require_own(unit, data.instance_id, call.principal.account_id)
         dispute_id = filing.open_dispute(
             unit,
             data.instance_id,

@@ -31,6 +31,20 @@ from ledger.services import rentals
 from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
 from ledger.services.questions import usage
+from ledger.services.volumes import Mount, NewVolume
+
+
+class NewMount(Body):
+    """Where the instance is to have a volume: one's own (`volume_id`), or one made with it."""
+
+    EXAMPLE: ClassVar[dict[str, Any]] = {"mount_path": "/data", "volume_id": 9}
+
+    mount_path: str
+    volume_id: Id | None = None
+    volume_offer_id: Id | None = None
+    """Make a volume from this offer, of `disk_gb`; it is there only if the instance is."""
+    disk_gb: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    name: str | None = None
 
 
 class NewInstance(Body):
@@ -46,6 +60,7 @@ class NewInstance(Body):
         "bid": "0.30",
         "label": "train-7",
         "launch": {"image": "pytorch/pytorch:2.9"},
+        "volumes": [{"mount_path": "/data", "volume_id": 9}],
     }
 
     disk_gb: Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -59,6 +74,8 @@ class NewInstance(Body):
     cancel_unavail: bool = True
     """Refuse with `no_capacity` when the GPUs are taken; otherwise the instance waits."""
     launch: dict[str, Any] | None = None
+    volumes: Annotated[list[NewMount], Meta(max_length=16)] | None = None
+    """Volumes of the same machine, that exist or are made with the instance."""
     account_id: Id | None = None
 
 
@@ -79,6 +96,13 @@ class ComingTerms(msgspec.Struct, frozen=True, kw_only=True):
     storage_rate: Dollars
     up_rate: Dollars
     down_rate: Dollars
+
+
+class MountedVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume that the instance has while it lives, and where."""
+
+    volume_id: int
+    mount_path: str
 
 
 class RunningTerm(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +164,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     up_charge: Dollars
     down_bytes: int
     down_charge: Dollars
+    volumes: list[MountedVolume]
 
 
 class Rented(Instance, frozen=True, kw_only=True):
@@ -196,6 +221,7 @@ async def rent(
         message = "name an offer (`offer_id`) or a machine (`machine_id`)"
         raise RejectedError("invalid_args", message, status=400)
     bid = None if data.bid is None else parse_dollars(data.bid)
+    mounts = [_mount(one) for one in data.volumes or ()]
     is_keyed = HEADER in request.headers
 
     def do(unit: Unit) -> Rented:
@@ -207,6 +233,7 @@ async def rent(
             "label": data.label,
             "wait": not data.cancel_unavail,
             "launch": data.launch,
+            "mounts": mounts,
         }
         if data.offer_id is None or is_keyed:
             made = rentals.Rented(rentals.rent(unit, account, offer_id=data.offer_id, **wishes))
@@ -215,6 +242,26 @@ async def rent(
         return _rented(unit, made)
 
     return await call.command(do, 201)
+
+
+def _mount(given: NewMount) -> Mount:
+    """What a mount asks for: a volume by its id, or a new one.
+
+    Raises:
+        RejectedError: `invalid_args` when it is neither or both.
+    """
+    makes = given.volume_offer_id is not None and given.disk_gb is not None
+    if (given.volume_id is not None) == makes or (
+        not makes and (given.volume_offer_id or given.disk_gb or given.name)
+    ):
+        message = "volumes: name a `volume_id`, or a `volume_offer_id` and `disk_gb` of a new one"
+        raise RejectedError("invalid_args", message, status=400)
+    if given.volume_id is not None:
+        return Mount(given.mount_path, given.volume_id)
+    assert given.volume_offer_id is not None
+    assert given.disk_gb is not None
+    new = NewVolume(given.volume_offer_id, given.disk_gb, given.name)
+    return Mount(given.mount_path, new)
 
 
 def _rented(unit: Unit, made: rentals.Rented) -> Rented:

@@ -186,7 +186,7 @@ async def cancel_maintenance(
     summary="Destroy expired contracts",
 )
 async def clean_up(call: Caller, machine_id: FromPath[int]) -> Response[CleanedUp]:
-    """Destroy every instance whose contract ended 48 hours ago or earlier."""
+    """Destroy every instance and volume whose contract ended 48 hours ago or earlier."""
 
     def do(unit: Unit) -> CleanedUp:
         _own(unit, call, machine_id)

@@ -12,6 +12,7 @@ from adapters.simulation.steps import (
     rentals,
     safety,
     trust,
+    volumes,
 )
 from adapters.simulation.steps.registry import STEPS
 
@@ -26,4 +27,5 @@ __all__ = [
     "rentals",
     "safety",
     "trust",
+    "volumes",
 ]

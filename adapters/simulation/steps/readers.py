@@ -75,6 +75,14 @@ def instant(value: Any) -> int | str:
     return parse_rfc3339(value)
 
 
+def names(value: Any) -> dict[str, str]:
+    """Names of the scenario's own, each with a text."""
+    if not isinstance(value, dict) or not value:
+        message = f"{value!r} is not a mapping of names"
+        raise ValueError(message)
+    return {name(key): name(text) for key, text in value.items()}
+
+
 def anything(value: Any) -> Any:
     """Whatever stands there."""
     return value

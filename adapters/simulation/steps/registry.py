@@ -34,6 +34,7 @@ class Run(Protocol):
     world: World
     machines: dict[str, int]
     instances: dict[str, int]
+    volumes: dict[str, int]
     disputes: dict[str, int]
     boots: int
 
@@ -45,6 +46,12 @@ class Run(Protocol):
 
     def instance(self, values: Values) -> int:
         """The id of the instance that a step names."""
+
+    def volume(self, name: str) -> int:
+        """The id of the volume with this name."""
+
+    def take_name(self, name: str) -> None:
+        """Refuse a name that an instance or a volume of the scenario has already."""
 
     def host_of(self, instance_id: int) -> int:
         """The machine of an instance."""

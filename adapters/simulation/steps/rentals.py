@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adapters.simulation.steps.readers import boot, flag, money, name, whole
+from adapters.simulation.steps.readers import boot, flag, money, name, names, whole
 from adapters.simulation.steps.registry import Run, Step, Values, step
 from ledger.services import contracts, rentals
 from ledger.services.ledger import Unit
+from ledger.services.volumes import Mount
 
 
 @step(
     "rent",
     required={"as": name, "account": name, "machine": name, "disk_gb": whole},
-    optional={"gpus": whole, "bid": money, "boot": boot, "label": name, "wait": flag},
+    optional={
+        "gpus": whole,
+        "bid": money,
+        "boot": boot,
+        "label": name,
+        "wait": flag,
+        "volumes": names,
+    },
 )
 def rent(run: Run, step: Step, values: Values) -> None:
     """A rental; without `wait` a full machine refuses."""
     del step
     name = values["as"]
-    if name in run.instances:
-        message = f"the instance `{name}` exists already"
-        raise run.fail(message)
+    run.take_name(name)
+    mounts = [Mount(path, run.volume(one)) for one, path in values.get("volumes", {}).items()]
     account, machine = run.account(values["account"]), run.machine(values)
     with run.world.ledger.unit() as unit:
         instance = rentals.rent(
@@ -33,6 +40,7 @@ def rent(run: Run, step: Step, values: Values) -> None:
             bid=values.get("bid"),
             label=values.get("label"),
             wait=values.get("wait", False),
+            mounts=mounts,
         )
     run.instances[name] = instance
     if "boot" in values:

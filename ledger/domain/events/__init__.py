@@ -22,6 +22,7 @@ from ledger.domain.events.accounts import (
     SubjectErased,
 )
 from ledger.domain.events.base import (
+    ContractKind,
     Fact,
     NoticeCode,
     RentalKind,
@@ -213,6 +214,16 @@ from ledger.domain.events.usage import (
     UsageForked,
     UsageRejected,
 )
+from ledger.domain.events.volumes import (
+    VolumeAttached,
+    VolumeCreated,
+    VolumeDestroyed,
+    VolumeExpired,
+    VolumeFact,
+    VolumeLifeFact,
+    VolumeOfferClosed,
+    VolumeOffered,
+)
 from ledger.domain.events.webhooks import (
     WebhookChanged,
     WebhookDeadLettered,
@@ -261,6 +272,7 @@ __all__ = [
     "CompensationCredited",
     "ContractExtended",
     "ContractFact",
+    "ContractKind",
     "CorrectionFact",
     "CreditFact",
     "CreditNoteIssued",
@@ -397,6 +409,14 @@ __all__ = [
     "UsageRejected",
     "UsageStatementIssued",
     "VerificationReset",
+    "VolumeAttached",
+    "VolumeCreated",
+    "VolumeDestroyed",
+    "VolumeExpired",
+    "VolumeFact",
+    "VolumeLifeFact",
+    "VolumeOfferClosed",
+    "VolumeOffered",
     "WaitReason",
     "WebhookChanged",
     "WebhookDeadLettered",
@@ -438,6 +458,7 @@ AnyFact = (
     | SafetyFact
     | TrustFact
     | UsageFact
+    | VolumeFact
     | WebhookFact
 )
 RetiredFact = PolicyAdoptedV1 | InstanceCreatedV1

@@ -7,6 +7,8 @@ from typing import Literal, dataclass_transform
 import msgspec
 
 RentalKind = Literal["on_demand", "reserved", "interruptible"]
+ContractKind = Literal[RentalKind, "volume"]
+"""How an instance is rented; or a volume, which is a disk without an instance."""
 StopReason = Literal[
     "renter", "admin", "container_exit", "launch_failed", "host_fault", "lost_by_host",
     "zero_balance", "spend_cap", "idle_policy", "lease",

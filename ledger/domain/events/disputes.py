@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from ledger.domain.events.base import Fact, RentalKind
+from ledger.domain.events.base import ContractKind, Fact
 
 MeterName = Literal["gpu", "storage", "up", "down", "reserved_idle"]
 DisputeReason = Literal[
@@ -35,7 +35,7 @@ class StatementLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     charge: str
     instance_id: int
     meter: MeterName
-    kind: RentalKind
+    kind: ContractKind
     segment_from: int
     rate: int
     quantity: int

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ledger.domain.events.base import Fact, NoticeCode, RentalKind
+from ledger.domain.events.base import ContractKind, Fact, NoticeCode
 
 
 class PeriodClosed(Fact, tag="period.closed.v1"):
@@ -28,7 +28,7 @@ class InvoiceLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     instance_id: int
     meter: Literal["gpu", "storage", "up", "down", "reserved_idle"]
     segment_from: int
-    kind: RentalKind
+    kind: ContractKind
     rate: int
     quantity: int
     amount: int

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ledger.domain.events.base import Fact, RentalKind, Retired, StopReason, WaitReason
+from ledger.domain.events.base import ContractKind, Fact, Retired, StopReason, WaitReason
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,7 +15,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu: nanos per hour; storage: nanos per GB-month; up, down: nanos per GB; fee in basis points.
     """
 
-    kind: RentalKind
+    kind: ContractKind
     gpu_rate: int
     storage_rate: int
     up_rate: int

@@ -27,7 +27,7 @@ from ledger.projections.facts.disputes import (
 )
 from ledger.projections.facts.instances import instance_changes
 from ledger.projections.facts.machines import machine_changes
-from ledger.projections.facts.market import REFRESH, REFRESH_OF_INSTANCE, offer_changes, refresh
+from ledger.projections.facts.market import REFRESH, REFRESH_OF_CONTRACT, offer_changes, refresh
 from ledger.projections.facts.operations import operation_changes
 from ledger.projections.facts.rating import RERATE, rerate
 from ledger.projections.facts.safety import safety_changes
@@ -36,6 +36,7 @@ from ledger.projections.facts.trust import (
     finding_changes,
     standing_changes,
 )
+from ledger.projections.facts.volumes import volume_changes
 from ledger.projections.facts.webhooks import webhook_changes
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def apply(connection: Connection, recorded: Iterable[Recorded]) -> None:
     with connection.cursor() as cursor:
         for one in recorded:
             for change in changes(one.fact, one.position):
-                if change.sql in {REFRESH, REFRESH_OF_INSTANCE, RERATE}:
+                if change.sql in {REFRESH, REFRESH_OF_CONTRACT, RERATE}:
                     stale.append(change)
                     continue
                 if waiting and waiting[0].sql != change.sql:
@@ -73,7 +74,7 @@ def apply(connection: Connection, recorded: Iterable[Recorded]) -> None:
         refresh(
             connection,
             {one.values[0] for one in stale if one.sql == REFRESH},
-            {one.values[0] for one in stale if one.sql == REFRESH_OF_INSTANCE},
+            {one.values[0] for one in stale if one.sql == REFRESH_OF_CONTRACT},
         )
 
 
@@ -135,6 +136,7 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.FindingFact, finding_changes),
     (e.StandingFact, standing_changes),
     (e.UsageFact, _nothing),
+    (e.VolumeFact, volume_changes),
     (e.WebhookFact, webhook_changes),
 )
 """Who folds what: each group of the catalogue with its function."""

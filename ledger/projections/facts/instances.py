@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ledger.domain import events as e
 from ledger.projections.facts.change import FAR_FUTURE, Change, counted
 from ledger.projections.facts.contracts import agreed, due, in_force
-from ledger.projections.facts.market import REFRESH_OF_INSTANCE, refreshed
+from ledger.projections.facts.market import REFRESH_OF_CONTRACT, refreshed
 
 
 def instance_changes(fact: e.LifeFact, position: int) -> Iterator[Change]:
@@ -258,4 +258,4 @@ def _ceased(instance_id: int, at: int) -> Change:
 
 
 def _refreshed_of(instance_id: int) -> Change:
-    return Change(REFRESH_OF_INSTANCE, (instance_id,))
+    return Change(REFRESH_OF_CONTRACT, (instance_id,))

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ledger.domain import events as e
+from ledger.projections.contracts import CONTRACTS, taken_gb
 from ledger.projections.facts.change import Change, counted
 
 if TYPE_CHECKING:
     from ledger.store.database import Connection
 
 REFRESH: Final = "-- the open offers of a machine"
-REFRESH_OF_INSTANCE: Final = "-- the open offers of an instance's machine"
+REFRESH_OF_CONTRACT: Final = "-- the open offers of the machine of an instance or volume"
 
 
 def offer_changes(fact: e.OfferFact, position: int) -> Iterator[Change]:
@@ -46,16 +47,16 @@ def refreshed(machine_id: int) -> Change:
 
 
 def refresh(
-    connection: Connection, machine_ids: Collection[int], instance_ids: Collection[int]
+    connection: Connection, machine_ids: Collection[int], contract_ids: Collection[int]
 ) -> None:
-    """Rewrite the search's rows of these machines, and of the machines of these instances."""
+    """Rewrite the search's rows of these machines, and of the machines of these contracts."""
     machines = set(machine_ids)
-    if instance_ids:
+    if contract_ids:
         machines.update(
             row[0]
             for row in connection.execute(
-                "SELECT DISTINCT machine_id FROM instances WHERE instance_id = ANY(%s)",
-                [list(instance_ids)],
+                f"SELECT DISTINCT machine_id FROM {CONTRACTS} c WHERE c.instance_id = ANY(%s)",  # noqa: S608 - a constant
+                [list(contract_ids)],
             )
         )
     ids = sorted(machines)
@@ -88,7 +89,7 @@ _COLUMNS: Final[dict[str, str]] = {
     "gpu_ram_gb": "m.gpu_ram_gb",
     "cpu_cores": "m.cpu_cores * f.gpus / m.gpus",
     "ram_gb": "m.ram_gb * f.gpus / m.gpus",
-    "disk_gb": "least(m.disk_gb::bigint * f.gpus / m.gpus, m.disk_gb - alive.disk_gb)",
+    "disk_gb": "least(m.disk_gb::bigint * f.gpus / m.gpus, m.disk_gb - taken.disk_gb)",
     "up_mbps": "m.up_mbps",
     "down_mbps": "m.down_mbps",
     "gpu_rate": _COSTS["on_demand"],
@@ -131,8 +132,7 @@ _REWRITE: Final = (
     "  AND (NOT EXISTS (SELECT 1 FROM gpu_suspects x WHERE x.gpu_uuid = g.gpu_uuid)"
     "   OR EXISTS (SELECT 1 FROM gpu_assignments a WHERE a.machine_id = g.machine_id"
     "    AND a.slot = g.slot AND upper_inf(a.during)))) healthy"
-    " CROSS JOIN LATERAL (SELECT div(coalesce(sum(i.disk_bytes), 0), 1000000000)::bigint AS disk_gb"
-    "  FROM instances i WHERE i.machine_id = f.machine_id AND i.destroyed_at IS NULL) alive"
+    f" CROSS JOIN LATERAL (SELECT {taken_gb('f.machine_id')} AS disk_gb) taken"
     " WHERE f.machine_id = ANY(%s) AND f.closed_at IS NULL"
     " ON CONFLICT (offer_id) DO UPDATE SET "
     + ", ".join(f"{name} = EXCLUDED.{name}" for name in _COLUMNS if name != "offer_id")

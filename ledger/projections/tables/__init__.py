@@ -20,6 +20,7 @@ from ledger.projections.tables import (
     safety,
     trust,
     usage,
+    volumes,
     webhooks,
 )
 from ledger.projections.tables.base import FACTS, USAGE, metadata
@@ -39,6 +40,7 @@ __all__ = [
     "tables_of",
     "trust",
     "usage",
+    "volumes",
     "webhooks",
 ]
 

@@ -8,6 +8,7 @@ interval and the host's first timely tick both say so.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ledger.domain import events as e
@@ -106,7 +107,7 @@ class UsageFold:
             kind, _, rest = stored.stream_id.partition("-")
             if kind == "usage":
                 machines.add(int(rest.partition("-")[0]))
-            elif kind == "instance":
+            elif kind in {"instance", "volume"}:
                 instances.add(int(rest))
         instances.difference_update(self._meters)
         if instances:
@@ -128,12 +129,13 @@ class UsageFold:
         for machine in load_machines(self._connection, machine_ids, keep_after).values():
             self._machines[machine.machine_id] = machine
             self._meters.update(machine.instances)
+            self._meters.update(machine.volumes)
 
     def _adopt(self, meter: Meter) -> None:
         self._meters[meter.instance_id] = meter
         machine = self._machines.get(meter.machine_id)
         if machine is not None:
-            machine.instances[meter.instance_id] = meter
+            machine.adopt(meter)
 
     def _trim(self, now: int) -> None:
         """Let go of what no timely tick can touch any more, so that memory follows the present."""
@@ -142,8 +144,8 @@ class UsageFold:
         for machine in self._page.machines.values():
             if len(machine.covered.ranges) > _LIVE_RANGES:
                 self._page.trims.append((machine.covered, horizon))
-            gone = [one for one in machine.instances.values() if one.destroyed < horizon]
-            self._page.evictions.extend(gone)
+            contracts = chain(machine.instances.values(), machine.volumes.values())
+            self._page.evictions.extend(one for one in contracts if one.destroyed < horizon)
         for meter in self._page.meters.values():
             if len(meter.covered.ranges) > _LIVE_RANGES:
                 self._page.trims.append((meter.covered, horizon))
@@ -154,7 +156,7 @@ class UsageFold:
             covered.trim(horizon)
         for meter in self._page.evictions:
             self._meters.pop(meter.instance_id, None)
-            self._machines[meter.machine_id].instances.pop(meter.instance_id, None)
+            self._machines[meter.machine_id].drop(meter)
 
     # --- facts -----------------------------------------------------------------------------------
 
@@ -190,7 +192,14 @@ class UsageFold:
                     machine.describe(gpu_uuid, None)
                 self._inventory(machine, fact.inventory)
             case e.InstanceCreated():
-                self._created(fact)
+                self._created(fact, fact.instance_id)
+            case e.VolumeCreated():
+                self._created(fact, fact.volume_id)
+            case e.VolumeDestroyed():
+                meter = page.meters[fact.volume_id] = self._meters[fact.volume_id]
+                meter.destroyed = fact.destroyed_at
+                meter.dirty = True
+                self._machine(meter.machine_id, stored.recorded_at)
             case e.BidChanged() | e.ReservationBought() | e.ReservationEnded():
                 self._agree(fact.instance_id, fact.coming)
             case e.ContractExtended():
@@ -272,9 +281,9 @@ class UsageFold:
             case _:
                 return
 
-    def _created(self, fact: e.InstanceCreated) -> None:
+    def _created(self, fact: e.InstanceCreated | e.VolumeCreated, contract_id: int) -> None:
         meter = Meter(
-            fact.instance_id,
+            contract_id,
             fact.account_id,
             fact.host_id,
             fact.machine_id,
@@ -290,7 +299,7 @@ class UsageFold:
         )
         self._meters[meter.instance_id] = meter
         machine = self._machine(fact.machine_id, fact.created_at)
-        machine.instances[meter.instance_id] = meter
+        machine.adopt(meter)
         self._page.meters[meter.instance_id] = meter
 
     def _agree(self, instance_id: int, coming: Sequence[e.Coming]) -> None:
@@ -427,7 +436,7 @@ class UsageFold:
             first = max(first, low)  # noqa: PLW2901 - clipped to what is timely
             if first >= end:
                 continue
-            for meter in machine.instances.values():
+            for meter in chain(machine.instances.values(), machine.volumes.values()):
                 begin, finish = max(first, meter.created), min(end, meter.destroyed)
                 if begin >= finish:
                     continue
@@ -646,7 +655,7 @@ class UsageFold:
         meter = self._meters.get(instance_id)
         if meter is None:
             meter = load_instances(self._connection, [instance_id]).get(instance_id)
-        if meter is None or meter.machine_id != machine.machine_id:
+        if meter is None or meter.is_volume or meter.machine_id != machine.machine_id:
             return None
         self._adopt(meter)
         return meter

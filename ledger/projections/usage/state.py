@@ -110,7 +110,7 @@ class Covered:
 
 
 class Meter:
-    """One instance as the meters see it."""
+    """One instance, or one volume, as the meters see it."""
 
     __slots__ = (
         "account_id",
@@ -175,6 +175,11 @@ class Meter:
         self.dirty_lost: set[int] = set()
         self.dirty_holds: set[int] = set()
         self.dirty_idle = False
+
+    @property
+    def is_volume(self) -> bool:
+        """True for a disk without an instance: no tick can be about it."""
+        return self.segments[0].kind == "volume"
 
     def add_segment(self, segment: Segment) -> None:
         """Agree on terms from a second on; what was agreed for then and later is replaced."""
@@ -252,7 +257,7 @@ class MachineMeter:
 
     __slots__ = (
         "covered", "dirty", "dirty_gpus", "down_link", "gpus", "instances", "machine_id",
-        "up_link",
+        "up_link", "volumes",
     )  # fmt: skip
 
     def __init__(self, machine_id: int, up_link: int, down_link: int) -> None:
@@ -262,10 +267,20 @@ class MachineMeter:
         self.down_link = down_link
         self.covered = Covered()
         self.instances: dict[int, Meter] = {}
+        self.volumes: dict[int, Meter] = {}
+        """Kept apart: a tick that names one is a tick of an unknown instance."""
         self.gpus: dict[str, Gpu] = {}
         """By UUID."""
         self.dirty = True
         self.dirty_gpus: set[str] = set()
+
+    def adopt(self, meter: Meter) -> None:
+        """Meter an instance or volume of this machine."""
+        (self.volumes if meter.is_volume else self.instances)[meter.instance_id] = meter
+
+    def drop(self, meter: Meter) -> None:
+        """Forget one that no timely tick can touch any more."""
+        (self.volumes if meter.is_volume else self.instances).pop(meter.instance_id, None)
 
     def describe(self, gpu_uuid: str, max_power_mw: int | None) -> None:
         """A GPU of this machine, as its last inventory has it."""
@@ -296,7 +311,7 @@ _METERS = (
 def load_machines(
     connection: Connection, machine_ids: Collection[int], destroyed_after: int
 ) -> dict[int, MachineMeter]:
-    """The stored state of *machine_ids* with their instances not destroyed before a second."""
+    """The stored state of *machine_ids* with their contracts not destroyed before a second."""
     ids = list(machine_ids)
     machines: dict[int, MachineMeter] = {}
     for machine_id, up_link, down_link in connection.execute(
@@ -323,7 +338,7 @@ def load_machines(
         [ids, destroyed_after],
     ).fetchall()
     for meter in _meters(connection, rows).values():
-        machines[meter.machine_id].instances[meter.instance_id] = meter
+        machines[meter.machine_id].adopt(meter)
     return machines
 
 

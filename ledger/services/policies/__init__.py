@@ -25,6 +25,7 @@ from ledger.services.policies import (
     terms,
     top_ups,
     trust,
+    volumes,
 )
 from ledger.services.policies.alerts import watch_balances
 from ledger.services.policies.cleanup import clean_up
@@ -47,6 +48,7 @@ from ledger.services.policies.periods import ISSUE_AFTER_SECONDS, close_periods,
 from ledger.services.policies.terms import apply_terms, end_reservations
 from ledger.services.policies.top_ups import top_up
 from ledger.services.policies.trust import judge_checks, keep_tiers, review_faults
+from ledger.services.policies.volumes import end_volumes
 from ledger.services.top_up import TopUpGateway
 from ledger.store.database import Connection
 
@@ -66,6 +68,7 @@ _DUE = (
     terms.next_due,
     contracts.next_due,
     expiring.next_due,
+    volumes.next_due,
     debt.next_due,
     disputes.next_due,
     periods.next_due,
@@ -95,6 +98,7 @@ def _end_what_ends(ledger: Ledger) -> None:
     apply_terms(ledger)
     expire_contracts(ledger)
     warn_of_ends(ledger)
+    end_volumes(ledger)
     end_leases(ledger)
     cap_days(ledger)
     watch_idle(ledger)

@@ -1,4 +1,4 @@
-"""Storage debt: three notices, then the instances go."""
+"""Storage debt: three notices, then the instances go, and the volumes after them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from ledger.domain.events import StorageDebtCleared, StorageDebtNoticed
 from ledger.domain.ids import account_stream
 from ledger.domain.instance import DestroyInstance
 from ledger.domain.money import SECONDS_PER_DAY
+from ledger.domain.volume import DestroyVolume
+from ledger.services import volumes
 from ledger.services.credit import lock_credit, read_credit
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.notices import notify
@@ -15,6 +17,8 @@ from ledger.services.rentals import command_all
 from ledger.store.database import Connection
 
 DEBT_NOTICE_SECONDS: Final = (0, SECONDS_PER_DAY, 3 * SECONDS_PER_DAY)
+
+_LAST: Final = DestroyVolume("storage_debt", "storage debt")
 
 
 def collect_debt(ledger: Ledger) -> None:
@@ -51,6 +55,9 @@ def collect_debt(ledger: Ledger) -> None:
                 ).fetchall()
                 wish = DestroyInstance("storage_debt", "storage debt")
                 command_all(unit, [(row[0], wish) for row in rows])
+                volumes.command_all(
+                    unit, [(one, _LAST) for one in volumes.living(unit, account_id)]
+                )
 
 
 def _debts(connection: Connection, now: int) -> list[tuple[int, int]]:

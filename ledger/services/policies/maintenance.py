@@ -17,6 +17,7 @@ from ledger.domain.events import (
     MaintenanceStarted,
 )
 from ledger.domain.ids import machine_stream
+from ledger.projections.contracts import CONTRACTS
 from ledger.services.allocation import settle
 from ledger.services.ledger import Ledger, Unit
 from ledger.services.maintenance import tell_renters, told
@@ -41,15 +42,15 @@ SELECT machine_id, maintenance_id, name FROM (
     {_STEPS} AND (step.only_before IS NULL OR step.only_before > %s) AND step.due_at <= %s
     ORDER BY w.start, w.maintenance_id, step.number) AS due
 """  # noqa: S608 - constants
-_NEWCOMERS: Final = """
+_NEWCOMERS: Final = f"""
 SELECT DISTINCT i.account_id, w.maintenance_id FROM maintenance_windows w
-JOIN instances i ON i.machine_id = w.machine_id AND i.destroyed_at IS NULL
+JOIN {CONTRACTS} i ON i.machine_id = w.machine_id AND i.destroyed_at IS NULL
     AND i.created_at >= w.scheduled_at
 WHERE w.status IN ('scheduled', 'started') AND NOT EXISTS (
     SELECT 1 FROM notices n WHERE n.account_id = i.account_id AND n.position > w.position
     AND n.code = 'maintenance' AND n.about = 'maintenance-' || w.maintenance_id)
 ORDER BY i.account_id, w.maintenance_id
-"""
+"""  # noqa: S608 - a constant
 
 
 def keep_windows(ledger: Ledger) -> None:

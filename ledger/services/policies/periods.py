@@ -8,6 +8,7 @@ from ledger.domain.events import Fact, PeriodClosed, UsageGapRecorded
 from ledger.domain.ids import account_stream, instance_stream, month_start, next_month_start
 from ledger.domain.money import SECONDS_PER_HOUR
 from ledger.meters.intervals import Range, overlap, subtract
+from ledger.projections.contracts import CONTRACTS
 from ledger.projections.runner import position_of
 from ledger.services.ledger import Ledger, read_policy
 from ledger.store.database import Connection
@@ -16,8 +17,8 @@ ISSUE_AFTER_SECONDS: Final = 3_600
 
 
 _OPEN_PERIODS = (
-    "SELECT a.account_id, greatest(a.closed_until, min(i.created_at)), a.closed_until"
-    " FROM accounts a JOIN instances i USING (account_id)"
+    "SELECT a.account_id, greatest(a.closed_until, min(i.created_at)), a.closed_until"  # noqa: S608 - a constant
+    f" FROM accounts a JOIN {CONTRACTS} i USING (account_id)"
     " WHERE a.closed_until <= %s GROUP BY a.account_id ORDER BY a.account_id"
 )
 
@@ -112,8 +113,8 @@ def _gaps(connection: Connection, start: int, until: int) -> list[tuple[int, int
 def next_due(connection: Connection, now: int) -> int | None:
     """The next issue of invoices; none while nobody ever rented."""
     row = connection.execute(
-        "SELECT 1 FROM accounts a WHERE EXISTS"
-        " (SELECT 1 FROM instances i WHERE i.account_id = a.account_id) LIMIT 1"
+        "SELECT 1 FROM accounts a WHERE EXISTS"  # noqa: S608 - a constant
+        f" (SELECT 1 FROM {CONTRACTS} i WHERE i.account_id = a.account_id) LIMIT 1"
     ).fetchone()
     if row is None:
         return None

@@ -34,6 +34,13 @@ class RunningTerm(msgspec.Struct, frozen=True, kw_only=True):
     term_until: int
 
 
+class MountedVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume that the instance has while it lives, and where."""
+
+    volume_id: int
+    mount_path: str
+
+
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     """An instance. Rates are nanos for the slice; quantities and charges are folded so far.
 
@@ -88,6 +95,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     up_charge: int
     down_bytes: int
     down_charge: int
+    volumes: list[MountedVolume]
 
 
 _QUERY = """
@@ -103,7 +111,9 @@ SELECT i.instance_id, i.account_id, i.machine_id, i.host_id, i.listing_id, i.kin
        r.reservation_no, r.base_rate, r.rate, r.deposit, r.term_from, r.term_until,
        CASE WHEN i.status = 'scheduling' THEN
            (SELECT e.recorded_at FROM events e WHERE e.position = i.requested_position) END,
-       CASE WHEN i.destroyed_at IS NULL THEN m.offline_since END
+       CASE WHEN i.destroyed_at IS NULL THEN m.offline_since END,
+       (SELECT json_agg(json_build_array(a.volume_id, a.mount_path) ORDER BY a.volume_id)
+        FROM volume_attachments a WHERE a.instance_id = i.instance_id)
 FROM instances i JOIN machines m USING (machine_id) LEFT JOIN LATERAL (
     SELECT sum(gpu_quantity) AS gpu_quantity, sum(gpu_charge) AS gpu_charge,
            sum(storage_quantity) AS storage_quantity, sum(storage_charge) AS storage_charge,
@@ -200,6 +210,7 @@ def _view(row: Sequence[Any]) -> InstanceView:
         up_charge=int(row[28]),
         down_bytes=int(row[29]),
         down_charge=int(row[30]),
+        volumes=[MountedVolume(volume_id=one, mount_path=path) for one, path in row[44] or ()],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ledger.errors import NotFoundError
+from ledger.projections.contracts import taken_gb
 from ledger.services.ledger import read_policy
 from ledger.services.slices import slice_sizes
 from ledger.store.database import Connection
@@ -53,7 +54,7 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     """None when nothing is offered, or the listing has ended."""
 
 
-_QUERY = """
+_QUERY = f"""
 WITH found AS (
     SELECT m.machine_id, m.host_id, m.gpus, m.gpu_name, m.gpu_ram_gb, m.cpu_cores, m.ram_gb,
            m.disk_gb, m.up_mbps, m.down_mbps, m.registered_at, m.enrolled_at,
@@ -62,12 +63,12 @@ WITH found AS (
            (SELECT count(*) FROM gpus g WHERE g.machine_id = m.machine_id) -
            (SELECT count(*) FROM gpu_assignments a WHERE a.machine_id = m.machine_id
                AND upper_inf(a.during)) AS free_gpus,
-           m.disk_gb - alive.disk_bytes / 1000000000 AS free_disk_gb, alive.instances,
+           m.disk_gb - {taken_gb("m.machine_id")} AS free_disk_gb, alive.instances,
            l.listing_id, l.gpu_rate_per_gpu, l.storage_rate, l.up_rate, l.down_rate,
            l.min_bid_per_gpu, l.min_gpus, l.until, l.listed_at
     FROM machines m
     CROSS JOIN LATERAL (
-        SELECT coalesce(sum(i.disk_bytes), 0) AS disk_bytes, count(*) AS instances
+        SELECT count(*) AS instances
         FROM instances i WHERE i.machine_id = m.machine_id AND i.destroyed_at IS NULL) alive
     LEFT JOIN listings l ON l.listing_id = m.listing_id AND (l.until IS NULL OR l.until > %(now)s)
     WHERE m.machine_id > %(after)s AND (%(host)s::bigint IS NULL OR m.host_id = %(host)s)
@@ -77,7 +78,7 @@ SELECT * FROM found WHERE NOT %(market)s OR (
     AND (%(silence)s::bigint IS NULL
          OR coalesce(reported_at, enrolled_at) + %(silence)s >= %(now)s))
 ORDER BY machine_id LIMIT %(limit)s
-"""
+"""  # noqa: S608 - a constant
 
 
 def machines(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ledger.errors import NotFoundError
+from ledger.projections.contracts import CONTRACTS
 from ledger.store.database import Connection
 
 
@@ -88,8 +89,8 @@ def windows(
         " AND (%(machine)s::bigint IS NULL OR w.machine_id = %(machine)s)"
         " AND (%(host)s::bigint IS NULL OR w.machine_id IN"
         "  (SELECT machine_id FROM machines WHERE host_id = %(host)s))"
-        " AND (%(renter)s::bigint IS NULL OR w.machine_id IN (SELECT machine_id FROM instances"
-        "  WHERE account_id = %(renter)s AND destroyed_at IS NULL))"
+        " AND (%(renter)s::bigint IS NULL OR w.machine_id IN (SELECT machine_id"
+        f"  FROM {CONTRACTS} c WHERE account_id = %(renter)s AND destroyed_at IS NULL))"
         " AND (NOT %(open)s OR w.status IN ('scheduled', 'started'))"
         " ORDER BY w.maintenance_id LIMIT %(limit)s",
         {

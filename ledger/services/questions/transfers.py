@@ -73,7 +73,8 @@ WITH settled AS (
       AND (%(account)s::bigint IS NULL OR ended.account_id = %(account)s)
 ), used AS (
     SELECT h.position, h.instance_id, h.hour, h.terms_no, h.booked, part.no AS part, 'usage',
-           'instance-' || h.instance_id, part.payer, h.account_id, part.name,
+           CASE s.kind WHEN 'volume' THEN 'volume-' ELSE 'instance-' END || h.instance_id,
+           part.payer, h.account_id, part.name,
            CASE WHEN part.no IN (1, 3) THEN h.host_id END, part.amount, h.hour * 3600
     FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
     CROSS JOIN LATERAL (VALUES

@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from ledger.domain.events import InstanceFact, NoticeIssued, WebhookTested
-from ledger.domain.ids import instance_stream, machine_stream, rfc3339
+from ledger.domain import volume as volumes
+from ledger.domain.events import InstanceFact, NoticeIssued, VolumeLifeFact, WebhookTested
+from ledger.domain.ids import instance_stream, machine_stream, rfc3339, volume_stream
 from ledger.domain.instance import fold
+from ledger.domain.money import BYTES_PER_GB
 from ledger.domain.webhooks import TEST_EVENT, Event, event_id
 from ledger.errors import CorruptHistoryError
 from ledger.store.codec import decode_fact
 from ledger.store.database import Connection
 from ledger.store.log import read_stream
 
-_ABOUT: Final = re.compile(r"(instance|machine)-([0-9]{1,18})")
+_ABOUT: Final = re.compile(r"(instance|machine|volume)-([0-9]{1,18})")
 
 
 def event_at(connection: Connection, position: int) -> Event:
@@ -64,6 +66,8 @@ def _state_of(connection: Connection, about: str, position: int) -> dict[str, An
     number = int(found[2])
     if found[1] == "instance":
         return _instance(connection, number, position)
+    if found[1] == "volume":
+        return _volume(connection, number, position)
     row = connection.execute(
         "SELECT max(version) FROM events WHERE stream_id = %s AND position < %s",
         [machine_stream(number), position],
@@ -91,5 +95,26 @@ def _instance(connection: Connection, instance_id: int, position: int) -> dict[s
         "status": instance.status,
         "reason": instance.reason or None,
         "until": None if instance.until is None else rfc3339(instance.until),
+        "version": len(history),
+    }
+
+
+def _volume(connection: Connection, volume_id: int, position: int) -> dict[str, Any]:
+    history: list[VolumeLifeFact] = []
+    for stored in read_stream(connection, volume_stream(volume_id)):
+        if stored.position > position:
+            break
+        fact = decode_fact(stored.topic, stored.state)
+        history.append(fact)  # type: ignore[arg-type]  # a volume's stream holds its facts
+    if not history:
+        return {"volume_id": volume_id, "version": 0}
+    volume = volumes.fold(history)
+    return {
+        "volume_id": volume_id,
+        "machine_id": volume.machine_id,
+        "name": volume.name,
+        "disk_gb": volume.disk_bytes // BYTES_PER_GB,
+        "status": volume.status,
+        "until": None if volume.until is None else rfc3339(volume.until),
         "version": len(history),
     }

@@ -11,6 +11,7 @@ from tests.golden.examples.market import MARKET
 from tests.golden.examples.operations import OPERATIONS
 from tests.golden.examples.safety import SAFETY
 from tests.golden.examples.trust import TRUST
+from tests.golden.examples.volumes import VOLUMES
 from tests.golden.examples.webhooks import WEBHOOKS
 
 EXAMPLES: Final[tuple[e.AnyFact, ...]] = (
@@ -21,4 +22,5 @@ EXAMPLES: Final[tuple[e.AnyFact, ...]] = (
     *SAFETY,
     *TRUST,
     *DISPUTES,
+    *VOLUMES,
 )
