@@ -29,6 +29,7 @@ from adapters.http.native import (
     corrections,
     disputes,
     instances,
+    launches,
     machines,
     money,
     notices,
@@ -37,7 +38,10 @@ from adapters.http.native import (
     outages,
     records,
     safety,
+    secrets,
+    ssh_keys,
     statements,
+    templates,
     top_ups,
     trust,
     usage,
@@ -46,6 +50,7 @@ from adapters.http.native import (
 )
 from adapters.http.operations import document
 from ledger.errors import LedgerError
+from ledger.services.images import ImageResolver, NoResolver
 from ledger.services.ledger import Ledger
 from ledger.services.usage import UsageService
 
@@ -56,6 +61,10 @@ _TAGS: Final = {
     "machines": (machines, "Registration, enrolment, listings"),
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
+    "launches": (launches, "What instances are started with"),
+    "templates": (templates, "Named launch configurations, versioned"),
+    "secrets": (secrets, "Values for the environments of an account's launches"),
+    "ssh-keys": (ssh_keys, "Public keys, and the instances that they open"),
     "contracts": (contracts, "Bids, reservations, price increases"),
     "safety": (safety, "Caps, alerts, leases, idleness, cleanup"),
     "top-ups": (top_ups, "Automatic charges: consent first"),
@@ -107,8 +116,13 @@ async def openapi_json(request: Request[Any, Any, State]) -> Response[dict[str, 
     return Response(request.app.openapi_schema.to_schema(), media_type=MediaType.JSON)
 
 
-def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
-    """The application on an open ledger; the caller closes the ledger after it."""
+def create_app(
+    ledger: Ledger, usage_service: UsageService, images: ImageResolver | None = None
+) -> Litestar:
+    """The application on an open ledger; the caller closes the ledger after it.
+
+    With *images*, the tags of images are resolved to digests; without, nobody is asked.
+    """
     counters = Metrics(usage_service)
     handlers: list[Any] = [docs, openapi_json]
     for one in (healthz, readyz, metrics):
@@ -140,7 +154,14 @@ def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
         },
         middleware=[counting],
         request_max_body_size=MAX_BODY_BYTES,
-        state=State({"ledger": ledger, "usage": usage_service, "metrics": counters}),
+        state=State(
+            {
+                "ledger": ledger,
+                "usage": usage_service,
+                "metrics": counters,
+                "images": images or NoResolver(),
+            }
+        ),
         openapi_config=OpenAPIConfig(
             title="gpuledger",
             version=version("gpuledger"),

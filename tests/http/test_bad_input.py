@@ -20,6 +20,7 @@ from tests.http.test_access import concrete, paths
 SQL = "'; DROP TABLE events; --"
 NUL = "a\x00b"
 DEEP = 10_000
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f me@home"
 MACHINE = {
     "gpus": 1,
     "gpu_name": "RTX 4090",
@@ -44,6 +45,15 @@ GOOD: dict[str, dict[str, Any]] = {
     "PUT /v1/machines/{machine_id}/listing": {"gpu_hour": "0.4", "storage_gb_month": "0.1"},
     "POST /v1/instances": {"machine_id": 1, "disk_gb": 10},
     "POST /v1/instances/{instance_id}/label": {"label": "job"},
+    "PUT /v1/keys/{key_id}": {"name": "laptop"},
+    "PUT /v1/instances/{instance_id}/launch": {"image": "pytorch/pytorch:2.9"},
+    "PUT /v1/launch-policy": {"secure_only": False},
+    "POST /v1/templates": {"name": "train", "launch": {"image": "pytorch/pytorch:2.9"}},
+    "PUT /v1/templates/{template_id}": {"name": "base", "launch": {"image": "busybox:1"}},
+    "PUT /v1/secrets": {"name": "TOKEN", "value": "x"},
+    "POST /v1/ssh-keys": {"ssh_key": SSH_KEY},
+    "PUT /v1/ssh-keys/{ssh_key_id}": {"ssh_key": SSH_KEY},
+    "POST /v1/instances/{instance_id}/ssh-keys": {"ssh_key": SSH_KEY},
     "PUT /v1/instances/{instance_id}/bid": {"price": "0.3"},
     "POST /v1/instances/{instance_id}/reservation": {"amount": "1"},
     "POST /v1/offers/search": {},
@@ -160,6 +170,11 @@ class Refuses:
         api("root", "POST", "/v1/holds", {"amount": "5", "id": "h-0"})
         made = api("root", "POST", "/v1/webhooks", {"url": "https://hooks.example/first"})
         self.webhook = made.json()["webhook_id"]
+        self.key = api.keys["root"].split("_")[1]
+        template = {"name": "first", "launch": {"image": "busybox:1"}}
+        self.template = api("root", "POST", "/v1/templates", template).json()["template_id"]
+        kept = api("root", "POST", "/v1/ssh-keys", {"ssh_key": SSH_KEY})
+        self.ssh_key = kept.json()["ssh_key_id"]
 
     def path(self, template: str) -> str:
         """A path of things that exist."""
@@ -171,6 +186,10 @@ class Refuses:
             "webhook_id": self.webhook,
             "offer_id": 2,
             "dispute_id": 1,
+            "key_id": self.key,
+            "template_id": self.template,
+            "ssh_key_id": self.ssh_key,
+            "name": "TOKEN",
             "day": "2026-03-01",
             "line": 0,
         }

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
+import anyio.to_thread
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
-from adapters.http.call import ANYONE, RENTER, Caller, allowed
+from adapters.http.call import ANYONE, RENTER, Call, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.once import HEADER
 from adapters.http.wire import (
@@ -25,19 +26,25 @@ from adapters.http.wire import (
     page,
     render,
 )
+from ledger.domain.launch import LaunchConfig, overlaid, parse_launch
 from ledger.domain.money import format_dollars, parse_dollars
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import rentals
+from ledger.services.images import ImageResolver, Resolved
+from ledger.services.instance_keys import make_key
+from ledger.services.launches import config_of, launch_warnings
 from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
 from ledger.services.questions import usage
+from ledger.services.templates import find_version
 
 
 class NewInstance(Body):
     """What to rent: an offer, or a slice of a machine; with a `bid`, interruptibly.
 
-    `launch` (image, env, onstart …) is kept encrypted and never in the log. Without an
-    Idempotency-Key, the same offer again is the same instance as long as it lives.
+    `launch` (image, env, onstart …) is kept encrypted and never in the log; the account's secrets
+    and the template's values lie under it. Without an Idempotency-Key, the same offer again is the
+    same instance as long as it lives.
     """
 
     EXAMPLE: ClassVar[dict[str, Any]] = {
@@ -58,7 +65,9 @@ class NewInstance(Body):
     label: str | None = None
     cancel_unavail: bool = True
     """Refuse with `no_capacity` when the GPUs are taken; otherwise the instance waits."""
-    launch: dict[str, Any] | None = None
+    launch: LaunchConfig | None = None
+    template: Id | Annotated[str, Meta(max_length=64)] | None = None
+    """A template's id (its newest version) or a version's hash id; `launch` overrides it."""
     account_id: Id | None = None
 
 
@@ -142,16 +151,28 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     down_charge: Dollars
 
 
+class LaunchWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about the launch that is probably not meant; it was carried out all the same."""
+
+    code: str
+    message: str
+
+
 class Rented(Instance, frozen=True, kw_only=True):
     """The new instance; `note` says in words which rental kind it is and what is paid.
 
     `same_label` are one's other living instances with the label of this one. `replayed`: the create
     was repeated without a key, and this is the instance that the first one made.
+    `instance_api_key` is good for this instance alone, dead when it is destroyed, and shown this
+    once (null where `replayed`; `POST /v1/keys/{key_id}/reset` gives another).
     """
 
     note: str
     same_label: list[int]
     replayed: bool
+    image_digest: str | None
+    instance_api_key: str | None
+    warnings: list[LaunchWarning]
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +218,7 @@ async def rent(
         raise RejectedError("invalid_args", message, status=400)
     bid = None if data.bid is None else parse_dollars(data.bid)
     is_keyed = HEADER in request.headers
+    resolved = await ask_registry(request, call, account, data.launch, data.template)
 
     def do(unit: Unit) -> Rented:
         wishes: dict[str, Any] = {
@@ -207,17 +229,46 @@ async def rent(
             "label": data.label,
             "wait": not data.cancel_unavail,
             "launch": data.launch,
+            "template": data.template,
+            "resolved": resolved,
         }
         if data.offer_id is None or is_keyed:
             made = rentals.Rented(rentals.rent(unit, account, offer_id=data.offer_id, **wishes))
         else:
             made = rentals.rent_once(unit, account, data.offer_id, **wishes)
-        return _rented(unit, made)
+        key = None if made.replayed else make_key(unit, made.instance_id)
+        return _rented(unit, made, key)
 
-    return await call.command(do, 201)
+    return await call.command(do, 201, secret=True)
 
 
-def _rented(unit: Unit, made: rentals.Rented) -> Rented:
+async def ask_registry(
+    request: Request[Any, Any, State],
+    call: Call,
+    account_id: int,
+    launch: LaunchConfig | None,
+    template: str | int | None = None,
+) -> Resolved:
+    """Ask what the image means now, before any transaction; a registry may take its time.
+
+    Raises:
+        NotFoundError: `no_such_template`.
+        RejectedError: `invalid_args` for a launch that is none.
+    """
+    config = parse_launch(launch)
+    if template is not None and config.image is None:
+        vault = call.ledger.vault
+        version = await call.question(
+            lambda connection: find_version(connection, vault, account_id, template)
+        )
+        config = overlaid(version.config, config)
+    images: ImageResolver = request.app.state.images
+    return await anyio.to_thread.run_sync(Resolved.asked, images, config)
+
+
+def _rented(unit: Unit, made: rentals.Rented, key: str | None) -> Rented:
+    digest = ask.image_digest(unit.connection, made.instance_id)
+    launch = config_of(unit.connection, unit.vault, unit.instance(made.instance_id).launch)
     view = ask.instance(unit.connection, made.instance_id)
     same = () if view.label is None else ask.living(unit.connection, view.account_id, view.label)
     return render(
@@ -226,6 +277,14 @@ def _rented(unit: Unit, made: rentals.Rented) -> Rented:
         note=_note(view),
         same_label=[one for one in same if one != view.instance_id],
         replayed=made.replayed,
+        image_digest=digest,
+        instance_api_key=key,
+        warnings=[
+            LaunchWarning(code=one.code, message=one.message)
+            for one in launch_warnings(unit, view.machine_id, launch, digest)
+        ]
+        if launch is not None
+        else [],
     )
 
 

@@ -14,6 +14,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from ledger.domain.events.access import (
+    AccessFact,
+    ApiKeyNamed,
+    ApiKeyReset,
+    ApiKeyRestricted,
+    Comparison,
+    Constraint,
+    Grant,
+    Scope,
+)
 from ledger.domain.events.accounts import (
     AccountFact,
     AccountOpened,
@@ -29,6 +39,20 @@ from ledger.domain.events.base import (
     Role,
     StopReason,
     WaitReason,
+)
+from ledger.domain.events.configuration import (
+    ConfigurationFact,
+    LaunchPolicySet,
+    SecretRemoved,
+    SecretSet,
+    SshKeyAdded,
+    SshKeyAttached,
+    SshKeyChanged,
+    SshKeyDetached,
+    SshKeyRemoved,
+    TemplateChanged,
+    TemplateCreated,
+    TemplateDeleted,
 )
 from ledger.domain.events.contracts import (
     ContractExtended,
@@ -111,6 +135,24 @@ from ledger.domain.events.instances import (
     Terms,
     TermsTookEffect,
     UsageGapRecorded,
+)
+from ledger.domain.events.jobs import (
+    Frequency,
+    JobAction,
+    JobChanged,
+    JobFact,
+    JobOutcome,
+    JobPlan,
+    JobRan,
+    JobRemoved,
+    JobScheduled,
+)
+from ledger.domain.events.launch import (
+    ConnectionPublished,
+    InstanceLaunchChanged,
+    InstanceLaunchResolved,
+    LaunchFact,
+    PublishedPort,
 )
 from ledger.domain.events.machines import (
     AgentEpochOpened,
@@ -226,6 +268,7 @@ from ledger.domain.events.webhooks import (
 
 __all__ = [
     "USAGE_REPORTED",
+    "AccessFact",
     "AccountExhausted",
     "AccountFact",
     "AccountOpened",
@@ -236,6 +279,9 @@ __all__ = [
     "AllocationDecided",
     "AnyFact",
     "ApiKeyCreated",
+    "ApiKeyNamed",
+    "ApiKeyReset",
+    "ApiKeyRestricted",
     "ApiKeyRevoked",
     "ApprovalGiven",
     "BalanceAlert",
@@ -257,8 +303,12 @@ __all__ = [
     "CleanupScope",
     "CleanupWithdrawn",
     "Coming",
+    "Comparison",
     "Compensation",
     "CompensationCredited",
+    "ConfigurationFact",
+    "ConnectionPublished",
+    "Constraint",
     "ContractExtended",
     "ContractFact",
     "CorrectionFact",
@@ -289,10 +339,12 @@ __all__ = [
     "FilingRestricted",
     "FindingFact",
     "FoundDifference",
+    "Frequency",
     "GpuCleared",
     "GpuHealthChanged",
     "GpuSuspected",
     "GpusAssigned",
+    "Grant",
     "HoldCaptured",
     "HoldExpired",
     "HoldPlaced",
@@ -308,6 +360,8 @@ __all__ = [
     "InstanceExpired",
     "InstanceFact",
     "InstanceLabelled",
+    "InstanceLaunchChanged",
+    "InstanceLaunchResolved",
     "InstanceRan",
     "InstanceRebooted",
     "InstanceRunning",
@@ -316,7 +370,17 @@ __all__ = [
     "InventoryReported",
     "InvoiceIssued",
     "InvoiceLine",
+    "JobAction",
+    "JobChanged",
+    "JobFact",
+    "JobOutcome",
+    "JobPlan",
+    "JobRan",
+    "JobRemoved",
+    "JobScheduled",
     "JudgedBy",
+    "LaunchFact",
+    "LaunchPolicySet",
     "LeaseEnd",
     "LeaseEnded",
     "LeaseSet",
@@ -364,6 +428,7 @@ __all__ = [
     "PriceIncreaseRejected",
     "ProbeLocationRegistered",
     "ProbeLocationRemoved",
+    "PublishedPort",
     "ReceivableRecovered",
     "RentalKind",
     "ReservationBought",
@@ -372,15 +437,26 @@ __all__ = [
     "RetiredFact",
     "Role",
     "SafetyFact",
+    "Scope",
+    "SecretRemoved",
+    "SecretSet",
     "SecureTierChanged",
     "SmallestBid",
     "SpendCapsSet",
+    "SshKeyAdded",
+    "SshKeyAttached",
+    "SshKeyChanged",
+    "SshKeyDetached",
+    "SshKeyRemoved",
     "StandingFact",
     "StatementLine",
     "StopReason",
     "StorageDebtCleared",
     "StorageDebtNoticed",
     "SubjectErased",
+    "TemplateChanged",
+    "TemplateCreated",
+    "TemplateDeleted",
     "Terms",
     "TermsTookEffect",
     "TestimonyFact",
@@ -418,7 +494,7 @@ USAGE_REPORTED: Final = "usage.reported.v1"
 Its state is the signed msgpack body itself, the one state that is not JSON.
 """
 
-InstanceFact = LifeFact | ContractFact
+InstanceFact = LifeFact | ContractFact | LaunchFact
 """Everything in the stream of an instance."""
 AnyFact = (
     PolicyAdopted
@@ -434,6 +510,10 @@ AnyFact = (
     | OfferFact
     | LifeFact
     | ContractFact
+    | LaunchFact
+    | ConfigurationFact
+    | AccessFact
+    | JobFact
     | OperationFact
     | SafetyFact
     | TrustFact
