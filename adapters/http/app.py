@@ -13,6 +13,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.spec import Components, Contact, License, SecurityScheme, Tag
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from adapters.http.access import CALLED, AccessWriter
 from adapters.http.call import DEPENDENCIES
 from adapters.http.docs import readable_page
 from adapters.http.errors import (
@@ -24,12 +25,16 @@ from adapters.http.errors import (
 from adapters.http.metrics import Metrics
 from adapters.http.native import (
     accounts,
+    audit,
     calculators,
+    connections,
     contracts,
     corrections,
     disputes,
     instances,
+    jobs,
     launches,
+    logs,
     machines,
     money,
     notices,
@@ -62,6 +67,9 @@ _TAGS: Final = {
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
     "launches": (launches, "What instances are started with"),
+    "connections": (connections, "How one gets into a container"),
+    "logs": (logs, "Logs of containers, on demand"),
+    "jobs": (jobs, "What instances do by the calendar"),
     "templates": (templates, "Named launch configurations, versioned"),
     "secrets": (secrets, "Values for the environments of an account's launches"),
     "ssh-keys": (ssh_keys, "Public keys, and the instances that they open"),
@@ -79,6 +87,7 @@ _TAGS: Final = {
     "disputes": (disputes, "Disputes: opened, held, answered, resolved"),
     "witnesses": (witnesses, "Heartbeats, and minutes that contradict each other"),
     "corrections": (corrections, "Reversals, replacements, credit notes"),
+    "audit": (audit, "Who called what, and from where"),
     "calculators": (calculators, "Estimates before renting; they change nothing"),
 }
 
@@ -124,6 +133,7 @@ def create_app(
     With *images*, the tags of images are resolved to digests; without, nobody is asked.
     """
     counters = Metrics(usage_service)
+    access = AccessWriter(ledger)
     handlers: list[Any] = [docs, openapi_json]
     for one in (healthz, readyz, metrics):
         one.tags = ["service"]
@@ -134,12 +144,19 @@ def create_app(
 
     def counting(app: ASGIApp) -> ASGIApp:
         async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
+            status = 0
+
             async def counted(message: Message) -> None:
+                nonlocal status
                 if message["type"] == "http.response.start":
-                    counters.request(message["status"])
+                    status = message["status"]
+                    counters.request(status)
                 await send(message)
 
             await app(scope, receive, counted)
+            called = scope["state"].get(CALLED)
+            if called is not None:
+                access.note(called._replace(status=status))
 
         return middleware
 
@@ -154,12 +171,14 @@ def create_app(
         },
         middleware=[counting],
         request_max_body_size=MAX_BODY_BYTES,
+        on_shutdown=[access.close],
         state=State(
             {
                 "ledger": ledger,
                 "usage": usage_service,
                 "metrics": counters,
                 "images": images or NoResolver(),
+                "access": access,
             }
         ),
         openapi_config=OpenAPIConfig(

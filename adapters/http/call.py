@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio.to_thread
 import msgspec
@@ -14,6 +14,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
+from adapters.http.access import CALLED, entry_of
 from adapters.http.once import carry_out
 from adapters.http.scopes import endpoint_of, require_permission
 from ledger.domain.events import Role
@@ -32,15 +33,6 @@ ADMIN: Final[tuple[Role, ...]] = ("admin",)
 AUDITOR: Final[tuple[Role, ...]] = ("auditor", "admin")
 ANYONE: Final[tuple[Role, ...]] = ("renter", "host", "auditor", "admin")
 PAYER: Final[tuple[Role, ...]] = ("renter", "host", "admin")
-CALLER: Final = "gpuledger_caller"
-"""Under which name a request's state says who called what."""
-
-
-class Called(NamedTuple):
-    """Who called which endpoint."""
-
-    principal: Principal
-    endpoint: str
 
 
 def allowed(*roles: Role) -> dict[str, Any]:
@@ -148,12 +140,12 @@ async def provide_call(request: Request[Any, Any, State]) -> Call:
 
     principal = await anyio.to_thread.run_sync(check)
     handler = request.route_handler
+    endpoint = endpoint_of(handler)
+    request.scope["state"][CALLED] = entry_of(request, principal, endpoint, ledger.clock())
     roles = handler.opt.get("roles", ())
     if principal.role not in roles:
         message = f"a key of role {principal.role} may not do this; it takes {' or '.join(roles)}"
         raise ForbiddenError("not_authorized", message)
-    endpoint = endpoint_of(handler)
-    request.scope["state"][CALLER] = Called(principal, endpoint.name)
     await require_permission(request, principal, endpoint)
     _check_query(request, _query_names(handler))
     return Call(ledger, principal, request, key)

@@ -68,7 +68,7 @@ EXCEPTIONS: Final[Mapping[str, Scope]] = {
     "api.user.show_trial_balance": "billing_read",
     "api.billing.show_lease": "instance_read",
     "api.billing.set_lease": "instance_write",
-    "api.machine.list_hosts_log_requests": "machine_read",
+    "api.instance.list_log_requests": "machine_read",
     "api.instance.upload_log": "machine_write",
     "api.instance.publish_connection": "machine_write",
     "api.user.attach_key": "instance_write",

@@ -11,6 +11,7 @@ from ledger.services import accounts, invoicing, policies, rentals
 from tests.http.conftest import Api
 from tests.support.market import START
 
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 NOBODY = frozenset[str]()
 ANYONE = frozenset({"renter", "host", "auditor", "admin"})
 ADMIN = frozenset({"admin"})
@@ -64,6 +65,17 @@ TABLE: dict[str, frozenset[str]] = {
     "GET /v1/instances/{instance_id}/ticks": ANYONE,
     "GET /v1/instances/{instance_id}/launch": ANYONE,
     "PUT /v1/instances/{instance_id}/launch": RENTER,
+    "PUT /v1/instances/{instance_id}/connection": HOST,
+    "POST /v1/instances/{instance_id}/log-requests": RENTER,
+    "GET /v1/machines/{machine_id}/log-requests": HOST,
+    "PUT /v1/log-requests/{token}": HOST,
+    "GET /v1/logs/{token}": NOBODY,
+    "POST /v1/scheduled-jobs": RENTER,
+    "GET /v1/scheduled-jobs": ANYONE,
+    "PUT /v1/scheduled-jobs/{job_id}": RENTER,
+    "DELETE /v1/scheduled-jobs/{job_id}": RENTER,
+    "GET /v1/audit-log": ANYONE,
+    "GET /v1/addresses": PAYER,
     "GET /v1/launch-policy": ANYONE,
     "PUT /v1/launch-policy": RENTER,
     "GET /v1/templates": ANYONE,
@@ -333,6 +345,14 @@ def owned(api: Api) -> dict[str, str]:
         rentals.destroy(unit, instance)
         accounts.place_hold(unit, api.accounts["alice"], 10**9, "mine")
         key_id = unit.connection.execute("SELECT key_id FROM machine_keys").fetchone()
+    living = market.rent(api.accounts["alice"], market.machine(host="bob"))
+    template = api("alice", "POST", "/v1/templates", {"name": "t", "launch": {}}).json()
+    ssh_key = api("alice", "POST", "/v1/ssh-keys", {"ssh_key": SSH_KEY}).json()
+    api("alice", "PUT", "/v1/secrets", {"name": "TOKEN", "value": "x"})
+    order = {"instance_id": living, "action": "stop", "frequency": "HOURLY"}
+    job = api("alice", "POST", "/v1/scheduled-jobs", order).json()
+    with market.ledger.unit() as unit:
+        rentals.stop(unit, living)
     market.clock.move_to(START + 32 * 86_400)
     policies.run_due(market.ledger)
     market.project()
@@ -345,6 +365,10 @@ def owned(api: Api) -> dict[str, str]:
         "machine": str(machine),
         "number": number,
         "hold": "mine",
+        "template": str(template["template_id"]),
+        "ssh_key": str(ssh_key["ssh_key_id"]),
+        "job": str(job["job_id"]),
+        "living": str(living),
         "key": key_id[0],
         "alice": str(api.accounts["alice"]),
     }
@@ -357,6 +381,23 @@ RENTERS_OWN = [
     ("POST", "/v1/instances/{instance}/stop", None),
     ("POST", "/v1/instances/{instance}/reboot", None),
     ("POST", "/v1/instances/{instance}/label", {"label": "mine now"}),
+    ("GET", "/v1/instances/{instance}/launch", None),
+    ("PUT", "/v1/instances/{instance}/launch", {"image": "busybox:1"}),
+    ("GET", "/v1/instances/{instance}/ssh-keys", None),
+    ("POST", "/v1/instances/{instance}/ssh-keys", {"ssh_key_id": 1}),
+    ("DELETE", "/v1/instances/{instance}/ssh-keys/1", None),
+    ("POST", "/v1/instances/{instance}/log-requests", {}),
+    ("PUT", "/v1/templates/{template}", {"name": "mine", "launch": {}}),
+    ("DELETE", "/v1/templates/{template}", None),
+    ("PUT", "/v1/ssh-keys/{ssh_key}", {"ssh_key": SSH_KEY}),
+    ("DELETE", "/v1/ssh-keys/{ssh_key}", None),
+    ("DELETE", "/v1/secrets/TOKEN", None),
+    ("PUT", "/v1/scheduled-jobs/{job}", {"action": "stop", "frequency": "HOURLY"}),
+    ("DELETE", "/v1/scheduled-jobs/{job}", None),
+    ("GET", "/v1/audit-log?account_id={alice}", None),
+    ("GET", "/v1/addresses?account_id={alice}", None),
+    ("GET", "/v1/launch-policy?account_id={alice}", None),
+    ("PUT", "/v1/launch-policy", {"secure_only": True, "account_id": 0}),
     ("DELETE", "/v1/instances/{instance}", None),
     ("PUT", "/v1/instances/{instance}/bid", {"price": None}),
     ("POST", "/v1/instances/{instance}/reservation", {"amount": "1"}),
@@ -472,4 +513,4 @@ def test_lists_show_only_what_is_ones_own(api: Api, owned: dict[str, str]) -> No
         assert {one["debit_account"], one["credit_account"]} <= carol
     assert {one["account_id"] for one in api("carol", "GET", "/v1/keys").json()["items"]} <= carol
     mine = api("alice", "GET", "/v1/instances").json()["items"]
-    assert [str(one["instance_id"]) for one in mine] == [owned["instance"]]
+    assert [str(one["instance_id"]) for one in mine] == [owned["instance"], owned["living"]]

@@ -47,6 +47,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "POST /v1/instances/{instance_id}/label": {"label": "job"},
     "PUT /v1/keys/{key_id}": {"name": "laptop"},
     "PUT /v1/instances/{instance_id}/launch": {"image": "pytorch/pytorch:2.9"},
+    "PUT /v1/instances/{instance_id}/connection": {"assignment": 1},
+    "POST /v1/instances/{instance_id}/log-requests": {"tail": 100},
+    "PUT /v1/log-requests/{token}": {"text": "epoch 1"},
+    "POST /v1/scheduled-jobs": {"instance_id": 1, "action": "reboot", "frequency": "HOURLY"},
+    "PUT /v1/scheduled-jobs/{job_id}": {"action": "stop", "frequency": "HOURLY"},
     "PUT /v1/launch-policy": {"secure_only": False},
     "POST /v1/templates": {"name": "train", "launch": {"image": "pytorch/pytorch:2.9"}},
     "PUT /v1/templates/{template_id}": {"name": "base", "launch": {"image": "busybox:1"}},
@@ -116,6 +121,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "POST /v1/calculators/budget": {"work_hours": 40, "dollars_per_hour": 0.5},
 }
 """A body that each route with a body would take, for a test to spoil."""
+OPTIONAL = {
+    "POST /v1/holds/{hold_id}/capture",
+    "POST /v1/instances/{instance_id}/log-requests",
+}
+"""Routes whose body may be empty."""
 AMOUNTS = [
     ("POST /v1/deposits", "amount"),
     ("POST /v1/refunds", "amount"),
@@ -175,6 +185,10 @@ class Refuses:
         self.template = api("root", "POST", "/v1/templates", template).json()["template_id"]
         kept = api("root", "POST", "/v1/ssh-keys", {"ssh_key": SSH_KEY})
         self.ssh_key = kept.json()["ssh_key_id"]
+        plan = {"instance_id": self.instance, "action": "stop", "frequency": "HOURLY"}
+        self.job = api("root", "POST", "/v1/scheduled-jobs", plan).json()["job_id"]
+        asked = api("root", "POST", f"/v1/instances/{self.instance}/log-requests", {"tail": 1})
+        self.log = asked.json()["result_url"]
 
     def path(self, template: str) -> str:
         """A path of things that exist."""
@@ -189,6 +203,8 @@ class Refuses:
             "key_id": self.key,
             "template_id": self.template,
             "ssh_key_id": self.ssh_key,
+            "job_id": self.job,
+            "token": self.log.rpartition("/")[2],
             "name": "TOKEN",
             "day": "2026-03-01",
             "line": 0,
@@ -282,7 +298,7 @@ def test_unknown_fields_and_wrong_types_are_400(refuses: Refuses) -> None:
             refuses(route, {**good, name: 1}, status={400})
         for name in good:
             missing = {key: value for key, value in good.items() if key != name}
-            if route not in {"POST /v1/holds/{hold_id}/capture"}:
+            if route not in OPTIONAL:
                 refuses(route, missing, status={400})
             spoiled: list[Any] = [[], {}, True, [good[name]]]
             for wrong in spoiled:

@@ -26,10 +26,12 @@ from adapters.http.wire import (
     page,
     render,
 )
+from ledger.domain.ids import rfc3339
 from ledger.domain.launch import LaunchConfig, overlaid, parse_launch
 from ledger.domain.money import format_dollars, parse_dollars
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import rentals
+from ledger.services.connections import Addresses, WayIn, way_into
 from ledger.services.images import ImageResolver, Resolved
 from ledger.services.instance_keys import make_key
 from ledger.services.launches import config_of, launch_warnings
@@ -37,6 +39,7 @@ from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
 from ledger.services.questions import usage
 from ledger.services.templates import find_version
+from ledger.store.database import Connection
 
 
 class NewInstance(Body):
@@ -149,6 +152,35 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     up_charge: Dollars
     down_bytes: int
     down_charge: Dollars
+
+
+class Port(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of the container, and where its host publishes it."""
+
+    container_port: int
+    host_port: int
+    protocol: str
+
+
+class WayIntoInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """How one gets into the container, as its host says; addresses are null for auditors."""
+
+    assignment: int
+    ports: list[Port]
+    public_ip: str | None
+    ssh_host: str | None
+    ssh_port: int | None
+    jupyter_url: str | None
+    jupyter_token: str | None
+    digest: str | None
+    published_at: Instant
+
+
+class ShownInstance(Instance, frozen=True, kw_only=True):
+    """An instance, what its image's name meant, and how one gets in while it runs."""
+
+    image_digest: str | None
+    connection: WayIntoInstance | None
 
 
 class LaunchWarning(msgspec.Struct, frozen=True, kw_only=True):
@@ -355,9 +387,46 @@ async def visible(call: Caller, instance_id: int) -> ask.InstanceView:
 
 
 @get("/v1/instances/{instance_id:int}", opt=allowed(*ANYONE), summary="Show an instance")
-async def show_instance(call: Caller, instance_id: FromPath[int]) -> Instance:
-    """Show an instance, also after it was destroyed."""
-    return render(Instance, await visible(call, instance_id))
+async def show_instance(call: Caller, instance_id: FromPath[int]) -> ShownInstance:
+    """Show an instance, also after it was destroyed; addresses to its renter and host alone."""
+    found = await visible(call, instance_id)
+    vault, me = call.ledger.vault, call.principal.account_id
+
+    def run(connection: Connection) -> tuple[WayIn | None, str | None]:
+        way = way_into(connection, vault, instance_id)
+        return way, ask.image_digest(connection, instance_id)
+
+    way, digest = await call.question(run)
+    shows = me in {found.account_id, found.host_id}
+    return render(
+        ShownInstance,
+        found,
+        image_digest=digest,
+        connection=None if way is None else shown_connection(way, contents=shows),
+    )
+
+
+def shown_connection(way: WayIn, *, contents: bool = True) -> WayIntoInstance:
+    """A way in as it travels; without *contents*, ports and digest alone."""
+    known = way.addresses if contents and way.addresses is not None else Addresses()
+    return WayIntoInstance(
+        assignment=way.assignment_no,
+        ports=[
+            Port(
+                container_port=one.container_port,
+                host_port=one.host_port,
+                protocol=one.protocol,
+            )
+            for one in way.ports
+        ],
+        public_ip=known.public_ip,
+        ssh_host=known.ssh_host,
+        ssh_port=known.ssh_port,
+        jupyter_url=known.jupyter_url,
+        jupyter_token=known.jupyter_token,
+        digest=way.digest,
+        published_at=rfc3339(way.published_at),
+    )
 
 
 def require_own(call: Caller, unit: Unit, instance_id: int) -> None:

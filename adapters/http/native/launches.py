@@ -14,6 +14,7 @@ from adapters.http.native.accounts import AccountFilter
 from adapters.http.native.instances import Instance, ask_registry, require_own, shown, visible
 from adapters.http.wire import Body, Id, Instant, render
 from ledger.domain.launch import Args, Env, Image, LaunchChange, LaunchConfig
+from ledger.errors import RejectedError
 from ledger.services import launch_policies, rentals
 from ledger.services.ledger import Unit
 from ledger.services.questions import launches as ask
@@ -107,6 +108,9 @@ async def change_launch(
         for name in ("image", "env", "onstart", "args")
         if (value := getattr(data, name)) is not None
     }
+    if not given:
+        message = "name what to change: image, env, onstart or args"
+        raise RejectedError("invalid_args", message, status=400)
     wish = LaunchChange(**given)
     image = LaunchConfig(image=data.image)
     resolved = await ask_registry(request, call, call.principal.account_id, image)

@@ -16,8 +16,8 @@ JobOutcome = Literal["done", "refused", "missed"]
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do and when: at *minute* of every hour, day or week, UTC, within `[start, until)`.
 
-    `hour` is null when hourly, `day` (0 is Sunday) unless weekly. `bid` is nanos per hour for the
-    slice; null there: the smallest that runs.
+    `start` is 0 where the window has no beginning. `hour` is null when hourly, `day` (0 is Sunday)
+    unless weekly. `bid` is nanos per hour for the slice; null there: the smallest that runs.
     """
 
     action: JobAction
