@@ -44,7 +44,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "connections": _INSTANCE,
     "logs": _INSTANCE,
     "jobs": _INSTANCE,
-    "templates": _MISC,
+    "templates": Subject("template", "misc", "misc"),
     "secrets": _USER,
     "ssh-keys": _USER,
     "safety": _BILLING,
@@ -71,9 +71,9 @@ EXCEPTIONS: Final[Mapping[str, Scope]] = {
     "api.instance.list_log_requests": "machine_read",
     "api.instance.upload_log": "machine_write",
     "api.instance.publish_connection": "machine_write",
-    "api.user.attach_key": "instance_write",
-    "api.user.detach_key": "instance_write",
-    "api.user.list_instance_keys": "instance_read",
+    "api.user.attach_ssh_key": "instance_write",
+    "api.user.detach_ssh_key": "instance_write",
+    "api.user.list_instance_ssh_keys": "instance_read",
 }
 """Endpoints whose scope is not that of their subject."""
 

@@ -46,7 +46,7 @@ def parse_image(text: str) -> ImageReference:
     rest, _, digest = text.partition("@")
     head, _, last = rest.rpartition("/")
     last, colon, tag = last.partition(":")
-    name = f"{head}/{last}" if head else last
+    name = f"{head}/{last}" if "/" in rest else last
     registry, repository = _split(name)
     is_whole = (
         _REGISTRY.fullmatch(registry)

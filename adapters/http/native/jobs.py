@@ -12,7 +12,7 @@ from msgspec import Meta
 from adapters.http.call import ANYONE, RENTER, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.native.instances import require_own
-from adapters.http.wire import Body, Dollars, Id, Instant, Page, decode_cursor, instant, page
+from adapters.http.wire import Body, Dollars, Id, Instant, Page, decode_cursor, instant, page_of
 from ledger.domain.events import Frequency, JobAction, JobPlan
 from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars, parse_dollars
@@ -159,7 +159,7 @@ async def list_jobs(
             connection, account, instance_id=instance_id, after=after, limit=limit + 1
         )
     )
-    return page(Job, [_shown(one) for one in found], limit, lambda one: one.job_id)
+    return page_of([_shown(one) for one in found], limit, lambda one: one.job_id)
 
 
 @put("/v1/scheduled-jobs/{job_id:int}", opt=allowed(*RENTER), summary="Change a scheduled job")

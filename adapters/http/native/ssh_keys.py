@@ -75,7 +75,7 @@ def _shown(kept: Sequence[use_cases.KeptSshKey], *, contents: bool = True) -> Ss
 
 
 @get("/v1/ssh-keys", opt=allowed(*RENTER), summary="List ssh keys")
-async def list_keys(call: Caller) -> SshKeys:
+async def list_ssh_keys(call: Caller) -> SshKeys:
     """List one's own public keys."""
     vault, account = call.ledger.vault, call.principal.account_id
     found = await call.question(lambda connection: use_cases.keys_of(connection, vault, account))
@@ -83,7 +83,7 @@ async def list_keys(call: Caller) -> SshKeys:
 
 
 @post("/v1/ssh-keys", opt=allowed(*RENTER), summary="Add an ssh key")
-async def add_key(call: Caller, data: JSONBody[NewSshKey]) -> Response[SshKeyId]:
+async def add_ssh_key(call: Caller, data: JSONBody[NewSshKey]) -> Response[SshKeyId]:
     """Keep a public key; every later instance lets it in. The same key again is the same id."""
 
     def do(unit: Unit) -> SshKeyId:
@@ -94,7 +94,7 @@ async def add_key(call: Caller, data: JSONBody[NewSshKey]) -> Response[SshKeyId]
 
 
 @put("/v1/ssh-keys/{ssh_key_id:int}", opt=allowed(*RENTER), summary="Change an ssh key")
-async def change_key(
+async def change_ssh_key(
     call: Caller, ssh_key_id: FromPath[int], data: JSONBody[NewSshKey]
 ) -> Response[SshKeyId]:
     """Put another key in its place, on every instance that it is attached to."""
@@ -112,7 +112,7 @@ async def change_key(
     status_code=200,
     summary="Remove an ssh key",
 )
-async def remove_key(call: Caller, ssh_key_id: FromPath[int]) -> Response[SshKeyId]:
+async def remove_ssh_key(call: Caller, ssh_key_id: FromPath[int]) -> Response[SshKeyId]:
     """Destroy a key; it opens nothing any more."""
 
     def do(unit: Unit) -> SshKeyId:
@@ -127,7 +127,7 @@ async def remove_key(call: Caller, ssh_key_id: FromPath[int]) -> Response[SshKey
     opt=allowed(*ANYONE),
     summary="List an instance's ssh keys",
 )
-async def list_instance_keys(call: Caller, instance_id: FromPath[int]) -> SshKeys:
+async def list_instance_ssh_keys(call: Caller, instance_id: FromPath[int]) -> SshKeys:
     """List the keys that open an instance; auditors and admins see ids alone."""
     found = await visible(call, instance_id)
     vault, me = call.ledger.vault, call.principal.account_id
@@ -144,7 +144,7 @@ async def list_instance_keys(call: Caller, instance_id: FromPath[int]) -> SshKey
     status_code=200,
     summary="Attach an ssh key",
 )
-async def attach_key(
+async def attach_ssh_key(
     call: Caller, instance_id: FromPath[int], data: JSONBody[NewAttachment]
 ) -> Response[SshKeyId]:
     """Let a key of the instance's account in; again changes nothing."""
@@ -170,7 +170,7 @@ async def attach_key(
     status_code=200,
     summary="Detach an ssh key",
 )
-async def detach_key(
+async def detach_ssh_key(
     call: Caller, instance_id: FromPath[int], ssh_key_id: FromPath[int]
 ) -> Response[SshKeyId]:
     """Let a key in no longer; the account keeps it."""
@@ -184,11 +184,11 @@ async def detach_key(
 
 
 HANDLERS = [
-    list_keys,
-    add_key,
-    change_key,
-    remove_key,
-    list_instance_keys,
-    attach_key,
-    detach_key,
+    list_ssh_keys,
+    add_ssh_key,
+    change_ssh_key,
+    remove_ssh_key,
+    list_instance_ssh_keys,
+    attach_ssh_key,
+    detach_ssh_key,
 ]

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from adapters.http.call import ANYONE, PAYER, Call, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
-from adapters.http.wire import Body, Id, Instant, Page, decode_cursor, page, render
+from adapters.http.wire import Body, Id, Instant, Page, decode_cursor, page_of, render
 from ledger.domain.launch import LaunchConfig
 from ledger.services import templates as use_cases
 from ledger.services.ledger import Unit
@@ -104,7 +104,7 @@ async def list_templates(
         )
     )
     shown = [_shown(one, contents=_sees(call, one)) for one in found]
-    return page(Template, shown, limit, lambda one: one.template_id)
+    return page_of(shown, limit, lambda one: one.template_id)
 
 
 def _sees(call: Call, one: use_cases.Template) -> bool:
