@@ -88,6 +88,7 @@ for question in (
     offers.offers,
     offers.allocations,
     questions.instances,
+    questions.templates,
     questions.ticks,
     questions.charges,
     questions.anomalies,

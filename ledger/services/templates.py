@@ -56,7 +56,7 @@ class TemplateVersion(NamedTuple):
         return self.content.launch
 
 
-class Template(NamedTuple):
+class Template(msgspec.Struct, frozen=True):
     """A template at its newest version; its content is none once its owner was erased."""
 
     template_id: int
@@ -67,6 +67,11 @@ class Template(NamedTuple):
     content: Content | None
     created_at: int
     changed_at: int
+
+    @property
+    def name(self) -> str | None:
+        """What people call it; none once its owner was erased."""
+        return None if self.content is None else self.content.name
 
 
 def create(

@@ -67,7 +67,8 @@ def test_the_same_again_is_no_fact_and_another_replaces_it(
     publish(market, instance)
     assert market.head() == head
     other = Addresses(public_ip="203.0.113.78")
-    for number, changes in enumerate(({"addresses": other}, {"ports": []}, {"digest": None}), 1):
+    others: list[dict[str, Any]] = [{"addresses": other}, {"ports": []}, {"digest": None}]
+    for number, changes in enumerate(others, 1):
         publish(market, instance, **changes)
         assert market.head() == head + number
     publish(market, instance, addresses=Addresses(), ports=[])

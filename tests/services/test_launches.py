@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -382,11 +383,12 @@ def test_keys_of_others_are_not_there(market: Market, alice: int) -> None:
         hers = ssh_keys.add_key(unit, alice, KEY)
     instance = market.rent(carol, market.machine())
     with market.ledger.unit() as unit:
-        for act in (
+        acts: list[Callable[[], None]] = [
             lambda: ssh_keys.attach(unit, instance, hers),
             lambda: ssh_keys.change_key(unit, carol, hers, OTHER_KEY),
             lambda: ssh_keys.remove_key(unit, carol, hers),
-        ):
+        ]
+        for act in acts:
             with pytest.raises(NotFoundError) as error:
                 act()
             assert code(error) == "no_such_ssh_key"

@@ -165,7 +165,7 @@ async def fetch_log(request: Request[Any, Any, State], token: FromPath[str]) -> 
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
     }
-    return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
+    return Response(text, media_type=MediaType.TEXT, headers=headers)
 
 
 HANDLERS = [request_logs, list_log_requests, upload_log, fetch_log]

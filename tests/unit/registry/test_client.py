@@ -164,7 +164,7 @@ def test_a_token_that_is_none(registry: Registry) -> None:
             "/v2/x/manifests/latest": lambda one: one.answer(
                 401, WWW_Authenticate=f'Bearer realm="http://{registry.name}/t"'
             ),
-            "/t": lambda one, body=body: one.answer(200, body),  # type: ignore[misc]  # bound now
+            "/t": lambda one, body=body: one.answer(200, body),
         }
         assert ask(f"{registry.name}/x") is None
 
@@ -174,7 +174,7 @@ def test_private_addresses_are_not_asked(registry: Registry) -> None:
     assert ask(f"{registry.name}/x", reach=()) is None
     assert registry.asked == []
     for address in ("10.0.0.1", "169.254.169.254", "::1"):
-        found = ask("evil.example/x", reach=(), resolve=lambda *_, a=address: [a])  # type: ignore[misc]  # bound now
+        found = ask("evil.example/x", reach=(), resolve=lambda *_, a=address: [a])
         assert found is None
 
 
