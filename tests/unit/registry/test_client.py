@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -153,8 +154,12 @@ def test_what_a_registry_does_wrong_is_no_error(
     registry.routes = {"/v2/x/manifests/latest": route}
     began = time.monotonic()
     assert ask(f"{registry.name}/x", timeout_seconds=0.8) is None
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
     assert len(registry.asked) == 1
+
+
+def _gives(body: bytes, one: Handler) -> None:
+    one.answer(200, body)
 
 
 def test_a_token_that_is_none(registry: Registry) -> None:
@@ -164,7 +169,7 @@ def test_a_token_that_is_none(registry: Registry) -> None:
             "/v2/x/manifests/latest": lambda one: one.answer(
                 401, WWW_Authenticate=f'Bearer realm="http://{registry.name}/t"'
             ),
-            "/t": lambda one, body=body: one.answer(200, body),
+            "/t": partial(_gives, body),
         }
         assert ask(f"{registry.name}/x") is None
 
@@ -185,14 +190,17 @@ def test_a_name_that_does_not_resolve(registry: Registry) -> None:
         message = "no such name"
         raise OSError(message)
 
+    let_go = threading.Event()
+
     def hangs(*_: Any) -> list[str]:
-        time.sleep(1.0)
+        let_go.wait(60)
         return ["127.0.0.1"]
 
     assert ask("nowhere.example/x", resolve=unknown) is None
     began = time.monotonic()
     assert ask("nowhere.example/x", resolve=hangs, timeout_seconds=0.2) is None
-    assert time.monotonic() - began < 0.9
+    assert time.monotonic() - began < 30
+    let_go.set()
     assert registry.asked == []
 
 
