@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
     from litestar import Litestar
 
+    from adapters.registry.client import RegistryClient
+
 HOME_VARIABLE: Final = "GPULEDGER_HOME"
+RESOLVE_VARIABLE: Final = "GPULEDGER_RESOLVE_IMAGES"
+"""Set to resolve the tags of images to digests when instances are created."""
 PARTS: Final = ("api", "projections", "jobs")
 _PARENT_VARIABLE: Final = "GPULEDGER_PARENT"
 _STOP_SECONDS: Final = 15
@@ -48,7 +52,13 @@ _PORT_SECONDS: Final = 3.0
 
 
 def serve(
-    home: Path, host: str, port: int, only: str | None = None, workers: int | None = None
+    home: Path,
+    host: str,
+    port: int,
+    only: str | None = None,
+    workers: int | None = None,
+    *,
+    resolve_images: bool = False,
 ) -> int:
     """Run the product, or one part of it, until SIGINT or SIGTERM; returns the exit code.
 
@@ -58,6 +68,7 @@ def serve(
         port: Port to listen on.
         only: `api`, `projections` or `jobs`; everything by default.
         workers: API processes.
+        resolve_images: Ask registries what the tags of images mean at a create.
 
     Raises:
         RejectedError: `port_in_use`, or `invalid_setting`.
@@ -65,6 +76,8 @@ def serve(
     configure_logging()
     os.environ[HOME_VARIABLE] = str(home)
     os.environ[_PARENT_VARIABLE] = str(os.getpid())
+    if resolve_images:
+        os.environ[RESOLVE_VARIABLE] = "1"
     with_api = only in (None, "api")
     configured_reach()
     if with_api:
@@ -147,14 +160,26 @@ def create_app() -> Litestar:
         _watch_parent(int(parent), lambda: os._exit(1))
     ledger = Ledger.open(Path(os.environ[HOME_VARIABLE]))
     usage = UsageService(ledger)
-    app = build(ledger, usage)
+    images = _image_resolver()
+    app = build(ledger, usage, images)
 
     def close() -> None:
+        if images is not None:
+            images.close()
         usage.close()
         ledger.close()
 
     app.on_shutdown.append(close)
     return app
+
+
+def _image_resolver() -> RegistryClient | None:
+    """Who asks registries what tags mean; nobody unless `GPULEDGER_RESOLVE_IMAGES` is set."""
+    if os.environ.get(RESOLVE_VARIABLE, "") in {"", "0"}:
+        return None
+    from adapters.registry.client import RegistryClient
+
+    return RegistryClient(configured_reach())
 
 
 def _serve_api(host: str, port: int, workers: int) -> None:

@@ -90,6 +90,7 @@ for question in (
     offers.allocations,
     questions.instances,
     questions.volumes,
+    questions.templates,
     questions.ticks,
     questions.charges,
     questions.anomalies,

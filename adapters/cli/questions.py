@@ -459,3 +459,26 @@ def policy(*, home: Home = None, json: AsJson = False) -> None:
     with reading(home) as (_, connection):
         found = read_policy(connection)
     print_facts(found, as_json=json)
+
+
+def templates(
+    account: Annotated[str | None, Parameter(help="Name or id; without it, all accounts.")] = None,
+    *,
+    search: Annotated[
+        str | None, Parameter(help="A part of a name, or a version's hash id.")
+    ] = None,
+    home: Home = None,
+    json: AsJson = False,
+) -> None:
+    """List templates of launches, with the public ones of others.
+
+    Example: gpuledger templates alice --search train
+    """
+    from adapters.cli.output import print_rows
+    from ledger.services import templates as ask
+
+    with reading(home) as (ledger, connection):
+        owner = account_id(ledger, connection, account)
+        found = ask.templates(connection, ledger.vault, owner, search=search, limit=1_000)
+    columns = ["template_id", "account_id", "name", "version", "hash_id", "public", "changed_at"]
+    print_rows(found, columns, as_json=json, title="Templates", empty="no templates")

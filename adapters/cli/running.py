@@ -36,6 +36,14 @@ def serve(
             validator=Number(gte=1, lte=64),
         ),
     ] = None,
+    resolve_images: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Ask registries which digest a tag means when an instance is created;"
+            " GPULEDGER_RESOLVE_IMAGES=1 does the same.",
+        ),
+    ] = False,
 ) -> int:
     """Run API, projections and jobs on the embedded database; the first start prints an admin key.
 
@@ -43,7 +51,7 @@ def serve(
     """
     from adapters.main import serve as run
 
-    return run(home_folder(home), host, port, only, workers)
+    return run(home_folder(home), host, port, only, workers, resolve_images=resolve_images)
 
 
 def demo(

@@ -166,9 +166,12 @@ def _launch(
     """The launch configuration: the file's, with what was typed over it.
 
     Raises:
-        RejectedError: `invalid_args` for a file that holds no JSON object, or an unset variable.
+        RejectedError: `invalid_args` for a file that holds no JSON object, an unset variable, or
+            what is no launch configuration.
     """
     import msgspec
+
+    from ledger.domain.launch import parse_launch
 
     launch: dict[str, Any] = {}
     if file is not None:
@@ -189,6 +192,11 @@ def _launch(
                 raise RejectedError("invalid_args", f"--env {name}: it is not set here")
             value = os.environ[name]
         launch["env"] = {**launch.get("env", {}), name: value}
+    try:
+        parse_launch(launch)
+    except RejectedError as error:
+        where = f"--launch {file}: " if file is not None else ""
+        raise RejectedError("invalid_args", f"{where}{error.message}") from None
     return launch
 
 

@@ -13,6 +13,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.spec import Components, Contact, License, SecurityScheme, Tag
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from adapters.http.access import CALLED, AccessWriter
 from adapters.http.call import DEPENDENCIES
 from adapters.http.docs import readable_page
 from adapters.http.errors import (
@@ -24,11 +25,16 @@ from adapters.http.errors import (
 from adapters.http.metrics import Metrics
 from adapters.http.native import (
     accounts,
+    audit,
     calculators,
+    connections,
     contracts,
     corrections,
     disputes,
     instances,
+    jobs,
+    launches,
+    logs,
     machines,
     money,
     notices,
@@ -37,7 +43,10 @@ from adapters.http.native import (
     outages,
     records,
     safety,
+    secrets,
+    ssh_keys,
     statements,
+    templates,
     top_ups,
     trust,
     usage,
@@ -47,6 +56,7 @@ from adapters.http.native import (
 )
 from adapters.http.operations import document
 from ledger.errors import LedgerError
+from ledger.services.images import ImageResolver, NoResolver
 from ledger.services.ledger import Ledger
 from ledger.services.usage import UsageService
 
@@ -58,6 +68,13 @@ _TAGS: Final = {
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
     "volumes": (volumes, "Disks apart from instances: offers, clones"),
+    "launches": (launches, "What instances are started with"),
+    "connections": (connections, "How one gets into a container"),
+    "logs": (logs, "Logs of containers, on demand"),
+    "jobs": (jobs, "What instances do by the calendar"),
+    "templates": (templates, "Named launch configurations, versioned"),
+    "secrets": (secrets, "Values for the environments of an account's launches"),
+    "ssh-keys": (ssh_keys, "Public keys, and the instances that they open"),
     "contracts": (contracts, "Bids, reservations, price increases"),
     "safety": (safety, "Caps, alerts, leases, idleness, cleanup"),
     "top-ups": (top_ups, "Automatic charges: consent first"),
@@ -72,6 +89,7 @@ _TAGS: Final = {
     "disputes": (disputes, "Disputes: opened, held, answered, resolved"),
     "witnesses": (witnesses, "Heartbeats, and minutes that contradict each other"),
     "corrections": (corrections, "Reversals, replacements, credit notes"),
+    "audit": (audit, "Who called what, and from where"),
     "calculators": (calculators, "Estimates before renting; they change nothing"),
 }
 
@@ -109,18 +127,35 @@ async def openapi_json(request: Request[Any, Any, State]) -> Response[dict[str, 
     return Response(request.app.openapi_schema.to_schema(), media_type=MediaType.JSON)
 
 
-def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
-    """The application on an open ledger; the caller closes the ledger after it."""
+def create_app(
+    ledger: Ledger, usage_service: UsageService, images: ImageResolver | None = None
+) -> Litestar:
+    """The application on an open ledger; the caller closes the ledger after it.
+
+    With *images*, the tags of images are resolved to digests; without, nobody is asked.
+    """
     app = build_app()
-    attach(app, ledger, usage_service)
+    attach(app, ledger, usage_service, images)
     return app
 
 
-def attach(app: Litestar, ledger: Ledger, usage_service: UsageService) -> None:
+def attach(
+    app: Litestar,
+    ledger: Ledger,
+    usage_service: UsageService,
+    images: ImageResolver | None = None,
+) -> None:
     """Answer from this ledger from now on, with counters that begin at nothing."""
     app.state.ledger = ledger
     app.state.usage = usage_service
     app.state.metrics = Metrics(usage_service)
+    app.state.images = images or NoResolver()
+    app.state.access = AccessWriter(ledger)
+
+
+def _close(app: Litestar) -> None:
+    """Write down the last calls."""
+    app.state.access.close()
 
 
 def build_app() -> Litestar:
@@ -135,12 +170,19 @@ def build_app() -> Litestar:
 
     def counting(app: ASGIApp) -> ASGIApp:
         async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
+            status = 0
+
             async def counted(message: Message) -> None:
+                nonlocal status
                 if message["type"] == "http.response.start":
-                    scope["litestar_app"].state.metrics.request(message["status"])
+                    status = message["status"]
+                    scope["litestar_app"].state.metrics.request(status)
                 await send(message)
 
             await app(scope, receive, counted)
+            called = scope["state"].get(CALLED)
+            if called is not None:
+                scope["litestar_app"].state.access.note(called._replace(status=status))
 
         return middleware
 
@@ -155,6 +197,7 @@ def build_app() -> Litestar:
         },
         middleware=[counting],
         request_max_body_size=MAX_BODY_BYTES,
+        on_shutdown=[_close],
         openapi_config=OpenAPIConfig(
             title="gpuledger",
             version=version("gpuledger"),

@@ -14,7 +14,9 @@ from litestar.di import NamedDependency, Provide
 from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
+from adapters.http.access import CALLED, entry_of
 from adapters.http.once import carry_out
+from adapters.http.scopes import endpoint_of, require_permission
 from ledger.domain.events import Role
 from ledger.errors import AuthError, ForbiddenError, NotFoundError, RejectedError
 from ledger.services.accounts import Principal, authenticate, note_use
@@ -138,10 +140,13 @@ async def provide_call(request: Request[Any, Any, State]) -> Call:
 
     principal = await anyio.to_thread.run_sync(check)
     handler = request.route_handler
+    endpoint = endpoint_of(handler)
+    request.scope["state"][CALLED] = entry_of(request, principal, endpoint, ledger.clock())
     roles = handler.opt.get("roles", ())
     if principal.role not in roles:
         message = f"a key of role {principal.role} may not do this; it takes {' or '.join(roles)}"
         raise ForbiddenError("not_authorized", message)
+    await require_permission(request, principal, endpoint)
     _check_query(request, _query_names(handler))
     return Call(ledger, principal, request, key)
 

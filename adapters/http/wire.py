@@ -159,3 +159,10 @@ def page(wire: type[W], views: Sequence[Any], limit: int, key: Callable[[Any], A
     kept = views[:limit]
     cursor = encode_cursor(key(kept[-1])) if more and kept else None
     return Page(items=render_all(wire, kept), next_cursor=cursor)
+
+
+def page_of(items: Sequence[T], limit: int, key: Callable[[T], Any]) -> Page[T]:
+    """A page of what is on the wire already, and was asked for with ``limit + 1``."""
+    kept = list(items[:limit])
+    cursor = encode_cursor(key(kept[-1])) if len(items) > limit and kept else None
+    return Page(items=kept, next_cursor=cursor)

@@ -7,7 +7,7 @@ Who may do what to which instance is checked by `owned`; the rules of the states
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -27,12 +27,17 @@ from ledger.domain.instance import (
     decide,
     require_bidding,
 )
+from ledger.domain.instance.contract import require_alive
+from ledger.domain.launch import LaunchChange, LaunchConfig
 from ledger.domain.money import BYTES_PER_GB, format_dollars
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
 from ledger.services.admission import admit, admit_change
 from ledger.services.allocation import claims_of, is_online, settle, supply_of
 from ledger.services.contracts import end_reservation
+from ledger.services.images import Resolved
+from ledger.services.instance_keys import forget_secrets_of
 from ledger.services.labels import check_label
+from ledger.services.launches import change_of, keep_launch, record_resolved, require_tier
 from ledger.services.ledger import Unit
 from ledger.services.machines import Machine, require_machine
 from ledger.services.notices import life_notices, notice
@@ -44,9 +49,8 @@ from ledger.services.offers import (
     require_listing,
     require_offer,
 )
+from ledger.services.subjects import dropped
 from ledger.services.volumes import Mount, attach_all, make_all
-
-_MAX_LAUNCH_BYTES: Final = 65_536
 
 
 class Rented(msgspec.Struct, frozen=True):
@@ -67,7 +71,9 @@ def rent(
     bid: int | None = None,
     label: str | None = None,
     wait: bool = False,
-    launch: Mapping[str, object] | None = None,
+    launch: Mapping[str, Any] | LaunchConfig | None = None,
+    template: str | int | None = None,
+    resolved: Resolved | None = None,
     mounts: Sequence[Mount] = (),
 ) -> int:
     """Rent a slice of a listed machine and return the instance's id.
@@ -84,22 +90,26 @@ def rent(
         wait: Create it in `scheduling` when the GPUs are taken, instead of refusing
             (`cancel_unavail` is the opposite).
         launch: Image, environment and commands; kept in the vault, never in the log.
+        template: Id or hash id of a template under it.
+        resolved: What registries said of the image, asked before the transaction.
         mounts: Volumes of the same account and machine that the instance has while it lives; those
             that are to be made exist only if the instance does.
 
     Raises:
-        NotFoundError: `no_such_machine`, `no_such_volume`, or `no_such_ask` for an offer that
-            never was.
+        NotFoundError: `no_such_machine`, `no_such_template`, `no_such_volume`, or `no_such_ask` for
+            an offer that never was.
         RejectedError: `no_such_ask` when the offer is closed or the machine not listed,
-            `invalid_args` for a slice, disk or mount that it does not have, `contract_expired` for
-            a volume whose contract has ended, `bids_not_accepted`, and `invalid_price` for a bid
-            below the floor, or below the smallest that would run now.
+            `secure_tier_required` when the account demands it, `invalid_args` for a slice, a disk,
+            a launch or a mount that it does not have, `contract_expired` for a volume whose
+            contract has ended, `bids_not_accepted`, and `invalid_price` for a bid below the floor,
+            or below the smallest that would run now.
         DeclinedError: `no_capacity` when the GPUs are taken or the machine cannot be rented now and
             *wait* is off; `insufficient_credit`.
     """
     offer = require_offer(unit, machine_id=machine_id, offer_id=offer_id, gpus=gpus)
     machine = require_machine(unit.connection, offer.machine_id)
     listing = require_listing(unit, machine)
+    require_tier(unit, account_id, machine.machine_id)
     check_disk(unit, machine, offer.gpus, disk_gb)
     check_label(label)
     terms = _terms(unit, machine, listing, account_id, offer.gpus, bid)
@@ -112,7 +122,7 @@ def rent(
     admit(unit, account_id, terms, disk_bytes)
     instance_id = unit.next_id("instance")
     attached = attach_all(unit, account_id, machine.machine_id, instance_id, mounts)
-    reference, launch_hash = _keep_launch(unit, account_id, instance_id, launch)
+    kept = keep_launch(unit, account_id, instance_id, launch, template)
     created = InstanceCreated(
         instance_id=instance_id,
         account_id=account_id,
@@ -126,14 +136,15 @@ def rent(
         bid=bid,
         until=listing.until,
         label=label,
-        launch=reference,
-        launch_hash=launch_hash,
+        launch=kept.reference,
+        launch_hash=kept.launch_hash,
         policy_version=unit.policy.version,
         reason="new" if fits else "no_capacity",
         created_at=unit.now,
     )
     told = notice(unit, account_id, "created", f"instance-{instance_id}")
     unit.append_all([(instance_stream(instance_id), created), *attached, told])
+    record_resolved(unit, instance_id, kept, resolved or Resolved())
     open_offer(unit, machine.machine_id, listing.listing_id, offer.gpus)
     settle(unit, machine.machine_id)
     return instance_id
@@ -190,6 +201,25 @@ def label(unit: Unit, instance_id: int, text: str | None) -> None:
     command(unit, instance_id, LabelInstance(text))
 
 
+def change_launch(
+    unit: Unit, instance_id: int, wish: LaunchChange, resolved: Resolved | None = None
+) -> None:
+    """Give an instance another image, environment, start text or arguments.
+
+    Its container has it from its next start on, also by a reboot. The same again changes nothing.
+
+    Raises:
+        NotFoundError: `no_such_instance`, also for one that was destroyed.
+        RejectedError: `invalid_args`.
+    """
+    instance = unit.instance(instance_id)
+    require_alive(instance)
+    changed = change_of(unit, instance, wish, resolved or Resolved())
+    if changed is not None:
+        command(unit, instance_id, changed)
+        dropped(unit.connection, unit.vault, [instance.launch])
+
+
 def destroy(
     unit: Unit, instance_id: int, *, by_admin: bool = False, reason: str | None = None
 ) -> None:
@@ -208,6 +238,7 @@ def command_all(unit: Unit, wishes: Iterable[tuple[int, InstanceCommand]]) -> li
     notices: list[tuple[str, Fact]] = []
     machines: list[int] = []
     changed = []
+    gone = []
     for instance_id, wish in wishes:
         instance = unit.instance(instance_id)
         decided = decide(instance, wish, unit.now)
@@ -215,10 +246,13 @@ def command_all(unit: Unit, wishes: Iterable[tuple[int, InstanceCommand]]) -> li
             _end_term(unit, instance, wish)
         if decided:
             changed.append(instance_id)
+            if isinstance(wish, DestroyInstance):
+                gone.append(instance_id)
             machines.append(instance.machine_id)
             new.extend((instance_stream(instance_id), fact) for fact in decided)
             notices.extend(life_notices(unit, instance, decided))
     unit.append_all([*new, *notices])
+    forget_secrets_of(unit, gone)
     for machine_id in dict.fromkeys(machines):
         settle(unit, machine_id)
     return changed
@@ -324,22 +358,3 @@ def _smallest_bid(unit: Unit, machine: Machine, instance: Instance) -> int:
         message = f"no bid would let instance {instance.instance_id} run now"
         raise DeclinedError("no_capacity", message)
     return smallest
-
-
-def _keep_launch(
-    unit: Unit, account_id: int, instance_id: int, launch: Mapping[str, object] | None
-) -> tuple[str | None, str | None]:
-    """Seal the launch configuration; the log gets a reference and a keyed hash."""
-    if not launch:
-        return None, None
-    text = msgspec.json.encode(dict(launch), order="sorted")
-    if len(text) > _MAX_LAUNCH_BYTES:
-        raise RejectedError("invalid_args", "a launch configuration is at most 64 KiB")
-    row = unit.connection.execute(
-        "SELECT subject FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
-    name = f"launch-{instance_id}"
-    unit.vault.put(unit.connection, row[0], name, text)
-    return f"{row[0]}/{name}", unit.vault.keyed_hash(text.decode())

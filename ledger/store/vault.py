@@ -123,6 +123,22 @@ class Vault:
             for subject, wrapped, sealed in rows
         }
 
+    def seal(self, connection: Connection, subject: str, context: str, value: bytes) -> bytes:
+        """*value* closed under the subject's key, to be kept elsewhere; erasing closes it for good.
+
+        *context* says what it is: it opens under the same words only.
+        """
+        return _seal(AESGCM(self._data_key(connection, subject)), value, f"{subject}//{context}")
+
+    def unseal(self, connection: Connection, subject: str, context: str, sealed: bytes) -> bytes:
+        """What `seal` closed.
+
+        Raises:
+            NotFoundError: `erased`.
+        """
+        cipher = AESGCM(self._data_key(connection, subject))
+        return _open(cipher, sealed, f"{subject}//{context}")
+
     def remove(self, connection: Connection, subject: str, names: list[str]) -> None:
         """Destroy what is kept under these names; names without anything are no matter."""
         connection.execute(
@@ -161,6 +177,14 @@ class LockedVault(Vault):
         raise _locked()
 
     def get(self, connection: Connection, subject: str, name: str) -> bytes:
+        """Say which key is needed."""
+        raise _locked()
+
+    def seal(self, connection: Connection, subject: str, context: str, value: bytes) -> bytes:
+        """Say which key is needed."""
+        raise _locked()
+
+    def unseal(self, connection: Connection, subject: str, context: str, sealed: bytes) -> bytes:
         """Say which key is needed."""
         raise _locked()
 

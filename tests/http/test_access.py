@@ -12,6 +12,7 @@ from tests.http.conftest import Api
 from tests.support.market import START
 from tests.support.volumes import create, offer
 
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 NOBODY = frozenset[str]()
 ANYONE = frozenset({"renter", "host", "auditor", "admin"})
 ADMIN = frozenset({"admin"})
@@ -32,6 +33,8 @@ TABLE: dict[str, frozenset[str]] = {
     "POST /v1/keys": ANYONE,
     "GET /v1/keys": ANYONE,
     "DELETE /v1/keys/{key_id}": ANYONE,
+    "PUT /v1/keys/{key_id}": ANYONE,
+    "POST /v1/keys/{key_id}/reset": ANYONE,
     "GET /v1/balance": ANYONE,
     "GET /v1/trial-balance": AUDITOR,
     "POST /v1/deposits": ADMIN,
@@ -69,6 +72,35 @@ TABLE: dict[str, frozenset[str]] = {
     "GET /v1/volumes/{volume_id}": ANYONE,
     "POST /v1/volumes/{volume_id}/clone": RENTER,
     "DELETE /v1/volumes/{volume_id}": RENTER,
+    "GET /v1/instances/{instance_id}/launch": ANYONE,
+    "PUT /v1/instances/{instance_id}/launch": RENTER,
+    "PUT /v1/instances/{instance_id}/connection": HOST,
+    "POST /v1/instances/{instance_id}/log-requests": RENTER,
+    "GET /v1/machines/{machine_id}/log-requests": HOST,
+    "PUT /v1/log-requests/{token}": HOST,
+    "GET /v1/logs/{token}": NOBODY,
+    "POST /v1/scheduled-jobs": RENTER,
+    "GET /v1/scheduled-jobs": ANYONE,
+    "PUT /v1/scheduled-jobs/{job_id}": RENTER,
+    "DELETE /v1/scheduled-jobs/{job_id}": RENTER,
+    "GET /v1/audit-log": ANYONE,
+    "GET /v1/addresses": PAYER,
+    "GET /v1/launch-policy": ANYONE,
+    "PUT /v1/launch-policy": RENTER,
+    "GET /v1/templates": ANYONE,
+    "POST /v1/templates": PAYER,
+    "PUT /v1/templates/{template_id}": PAYER,
+    "DELETE /v1/templates/{template_id}": PAYER,
+    "GET /v1/secrets": RENTER,
+    "PUT /v1/secrets": RENTER,
+    "DELETE /v1/secrets/{name}": RENTER,
+    "GET /v1/ssh-keys": RENTER,
+    "POST /v1/ssh-keys": RENTER,
+    "PUT /v1/ssh-keys/{ssh_key_id}": RENTER,
+    "DELETE /v1/ssh-keys/{ssh_key_id}": RENTER,
+    "GET /v1/instances/{instance_id}/ssh-keys": ANYONE,
+    "POST /v1/instances/{instance_id}/ssh-keys": RENTER,
+    "DELETE /v1/instances/{instance_id}/ssh-keys/{ssh_key_id}": RENTER,
     "PUT /v1/instances/{instance_id}/bid": RENTER,
     "POST /v1/instances/{instance_id}/reservation": RENTER,
     "DELETE /v1/instances/{instance_id}/reservation": RENTER,
@@ -323,6 +355,14 @@ def owned(api: Api) -> dict[str, str]:
         rentals.destroy(unit, instance)
         accounts.place_hold(unit, api.accounts["alice"], 10**9, "mine")
         key_id = unit.connection.execute("SELECT key_id FROM machine_keys").fetchone()
+    living = market.rent(api.accounts["alice"], market.machine(host="bob"))
+    template = api("alice", "POST", "/v1/templates", {"name": "t", "launch": {}}).json()
+    ssh_key = api("alice", "POST", "/v1/ssh-keys", {"ssh_key": SSH_KEY}).json()
+    api("alice", "PUT", "/v1/secrets", {"name": "TOKEN", "value": "x"})
+    order = {"instance_id": living, "action": "stop", "frequency": "HOURLY"}
+    job = api("alice", "POST", "/v1/scheduled-jobs", order).json()
+    with market.ledger.unit() as unit:
+        rentals.stop(unit, living)
     market.clock.move_to(START + 32 * 86_400)
     policies.run_due(market.ledger)
     market.project()
@@ -336,6 +376,10 @@ def owned(api: Api) -> dict[str, str]:
         "machine": str(machine),
         "number": number,
         "hold": "mine",
+        "template": str(template["template_id"]),
+        "ssh_key": str(ssh_key["ssh_key_id"]),
+        "job": str(job["job_id"]),
+        "living": str(living),
         "key": key_id[0],
         "alice": str(api.accounts["alice"]),
     }
@@ -348,6 +392,23 @@ RENTERS_OWN = [
     ("POST", "/v1/instances/{instance}/stop", None),
     ("POST", "/v1/instances/{instance}/reboot", None),
     ("POST", "/v1/instances/{instance}/label", {"label": "mine now"}),
+    ("GET", "/v1/instances/{instance}/launch", None),
+    ("PUT", "/v1/instances/{instance}/launch", {"image": "busybox:1"}),
+    ("GET", "/v1/instances/{instance}/ssh-keys", None),
+    ("POST", "/v1/instances/{instance}/ssh-keys", {"ssh_key_id": 1}),
+    ("DELETE", "/v1/instances/{instance}/ssh-keys/1", None),
+    ("POST", "/v1/instances/{instance}/log-requests", {}),
+    ("PUT", "/v1/templates/{template}", {"name": "mine", "launch": {}}),
+    ("DELETE", "/v1/templates/{template}", None),
+    ("PUT", "/v1/ssh-keys/{ssh_key}", {"ssh_key": SSH_KEY}),
+    ("DELETE", "/v1/ssh-keys/{ssh_key}", None),
+    ("DELETE", "/v1/secrets/TOKEN", None),
+    ("PUT", "/v1/scheduled-jobs/{job}", {"action": "stop", "frequency": "HOURLY"}),
+    ("DELETE", "/v1/scheduled-jobs/{job}", None),
+    ("GET", "/v1/audit-log?account_id={alice}", None),
+    ("GET", "/v1/addresses?account_id={alice}", None),
+    ("GET", "/v1/launch-policy?account_id={alice}", None),
+    ("PUT", "/v1/launch-policy", {"secure_only": True, "account_id": 0}),
     ("DELETE", "/v1/instances/{instance}", None),
     ("GET", "/v1/volumes/{volume}", None),
     ("DELETE", "/v1/volumes/{volume}", None),
@@ -363,6 +424,11 @@ RENTERS_OWN = [
     ("PUT", "/v1/instances/{instance}/lease", {"until": None, "spend_limit": "1"}),
     ("PUT", "/v1/spend-caps", {"per_hour": "0", "per_day": "0", "account_id": "{alice}"}),
     ("PUT", "/v1/idle-policy", {"notice_seconds": 600, "account_id": "{alice}"}),
+    (
+        "PUT",
+        "/v1/idle-policy",
+        {"notice_seconds": 0, "stop_seconds": 3600, "account_id": "{alice}"},
+    ),
     ("PUT", "/v1/cleanup-policy", {"scope": "all", "account_id": "{alice}"}),
     ("DELETE", "/v1/auto-top-up?account_id={alice}", None),
     ("POST", "/v1/instances", {"machine_id": 1, "disk_gb": 1, "account_id": "{alice}"}),
@@ -468,4 +534,4 @@ def test_lists_show_only_what_is_ones_own(api: Api, owned: dict[str, str]) -> No
         assert {one["debit_account"], one["credit_account"]} <= carol
     assert {one["account_id"] for one in api("carol", "GET", "/v1/keys").json()["items"]} <= carol
     mine = api("alice", "GET", "/v1/instances").json()["items"]
-    assert [str(one["instance_id"]) for one in mine] == [owned["instance"]]
+    assert [str(one["instance_id"]) for one in mine] == [owned["instance"], owned["living"]]

@@ -21,6 +21,7 @@ from tests.support.volumes import create, offer
 SQL = "'; DROP TABLE events; --"
 NUL = "a\x00b"
 DEEP = 10_000
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f me@home"
 MACHINE = {
     "gpus": 1,
     "gpu_name": "RTX 4090",
@@ -48,6 +49,20 @@ GOOD: dict[str, dict[str, Any]] = {
     "POST /v1/volumes": {"volume_offer_id": 1, "disk_gb": 10},
     "POST /v1/volumes/{volume_id}/clone": {"volume_offer_id": 1},
     "POST /v1/instances/{instance_id}/label": {"label": "job"},
+    "PUT /v1/keys/{key_id}": {"name": "laptop"},
+    "PUT /v1/instances/{instance_id}/launch": {"image": "pytorch/pytorch:2.9"},
+    "PUT /v1/instances/{instance_id}/connection": {"assignment": 1},
+    "POST /v1/instances/{instance_id}/log-requests": {"tail": 100},
+    "PUT /v1/log-requests/{token}": {"text": "epoch 1"},
+    "POST /v1/scheduled-jobs": {"instance_id": 1, "action": "reboot", "frequency": "HOURLY"},
+    "PUT /v1/scheduled-jobs/{job_id}": {"action": "stop", "frequency": "HOURLY"},
+    "PUT /v1/launch-policy": {"secure_only": False},
+    "POST /v1/templates": {"name": "train", "launch": {"image": "pytorch/pytorch:2.9"}},
+    "PUT /v1/templates/{template_id}": {"name": "base", "launch": {"image": "busybox:1"}},
+    "PUT /v1/secrets": {"name": "TOKEN", "value": "x"},
+    "POST /v1/ssh-keys": {"ssh_key": SSH_KEY},
+    "PUT /v1/ssh-keys/{ssh_key_id}": {"ssh_key": SSH_KEY},
+    "POST /v1/instances/{instance_id}/ssh-keys": {"ssh_key": SSH_KEY},
     "PUT /v1/instances/{instance_id}/bid": {"price": "0.3"},
     "POST /v1/instances/{instance_id}/reservation": {"amount": "1"},
     "POST /v1/offers/search": {},
@@ -110,6 +125,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "POST /v1/calculators/budget": {"work_hours": 40, "dollars_per_hour": 0.5},
 }
 """A body that each route with a body would take, for a test to spoil."""
+OPTIONAL = {
+    "POST /v1/holds/{hold_id}/capture",
+    "POST /v1/instances/{instance_id}/log-requests",
+}
+"""Routes whose body may be empty."""
 AMOUNTS = [
     ("POST /v1/deposits", "amount"),
     ("POST /v1/refunds", "amount"),
@@ -170,6 +190,15 @@ class Refuses:
         api("root", "POST", "/v1/holds", {"amount": "5", "id": "h-0"})
         made = api("root", "POST", "/v1/webhooks", {"url": "https://hooks.example/first"})
         self.webhook = made.json()["webhook_id"]
+        self.key = api.keys["root"].split("_")[1]
+        template = {"name": "first", "launch": {"image": "busybox:1"}}
+        self.template = api("root", "POST", "/v1/templates", template).json()["template_id"]
+        kept = api("root", "POST", "/v1/ssh-keys", {"ssh_key": SSH_KEY})
+        self.ssh_key = kept.json()["ssh_key_id"]
+        plan = {"instance_id": self.instance, "action": "stop", "frequency": "HOURLY"}
+        self.job = api("root", "POST", "/v1/scheduled-jobs", plan).json()["job_id"]
+        asked = api("root", "POST", f"/v1/instances/{self.instance}/log-requests", {"tail": 1})
+        self.log = asked.json()["result_url"]
 
     def path(self, template: str) -> str:
         """A path of things that exist."""
@@ -182,6 +211,12 @@ class Refuses:
             "webhook_id": self.webhook,
             "offer_id": 2,
             "dispute_id": 1,
+            "key_id": self.key,
+            "template_id": self.template,
+            "ssh_key_id": self.ssh_key,
+            "job_id": self.job,
+            "token": self.log.rpartition("/")[2],
+            "name": "TOKEN",
             "day": "2026-03-01",
             "line": 0,
         }
@@ -274,7 +309,7 @@ def test_unknown_fields_and_wrong_types_are_400(refuses: Refuses) -> None:
             refuses(route, {**good, name: 1}, status={400})
         for name in good:
             missing = {key: value for key, value in good.items() if key != name}
-            if route not in {"POST /v1/holds/{hold_id}/capture"}:
+            if route not in OPTIONAL:
                 refuses(route, missing, status={400})
             spoiled: list[Any] = [[], {}, True, [good[name]]]
             for wrong in spoiled:

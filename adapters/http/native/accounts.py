@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
-from litestar import Response, delete, get, post
+from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from adapters.http.call import ADMIN, ANYONE, AUDITOR, Call, Caller, allowed
@@ -23,6 +23,7 @@ from adapters.http.wire import (
     render_all,
 )
 from ledger.domain.money import format_dollars
+from ledger.domain.permissions import parse_permissions, show_permissions
 from ledger.errors import ForbiddenError
 from ledger.services import accounts as use_cases
 from ledger.services.ledger import Unit
@@ -53,6 +54,10 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
     role: str
     key_id: str
+    permissions: dict[str, Any] | None
+    """What the key may do; null: all that its role may."""
+    instance_id: int | None
+    """Set for the key that an instance itself has."""
 
 
 class NewAccount(Body):
@@ -71,15 +76,26 @@ class NewKey(Body):
         "role": "renter",
         "account_id": 2,
         "expires_at": "2027-01-01T00:00:00Z",
+        "name": "laptop",
+        "permissions": {"api": {"instance_read": {}, "billing_read": {}}},
     }
 
     role: Literal["renter", "host", "auditor", "admin"]
     account_id: Id | None = None
     expires_at: str | None = None
+    name: str | None = None
+    """What people call it."""
+    permissions: dict[str, Any] | None = None
+    """`{"api": {scope: {endpoint: {"constraints": {field: {"eq": 1}}}}}}`; an empty scope is all of
+    it. Without permissions the key may do all that its role may."""
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key without its secret."""
+    """An API key without its secret; `name` is null for auditors.
+
+    `permissions` is null for a key that may do all that its role may. `instance_id` is set for the
+    key that an instance itself has.
+    """
 
     key_id: str
     account_id: int
@@ -88,10 +104,19 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: Instant | None
     revoked_at: Instant | None
     last_used_at: Instant | None
+    name: str | None
+    permissions: dict[str, Any] | None
+    instance_id: int | None
 
 
 class Revoked(msgspec.Struct, frozen=True, kw_only=True):
     """This key is at its end."""
+
+    key_id: str
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """This key has another name."""
 
     key_id: str
 
@@ -102,6 +127,15 @@ class KeySecret(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     account_id: int
     role: str
+
+
+class KeyName(Body):
+    """What people call it; null: nothing."""
+
+    EXAMPLE: ClassVar[dict[str, Any]] = {"name": "laptop"}
+
+    name: str | None
+    account_id: Id | None = None
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +182,8 @@ async def me(call: Caller) -> Me:
         name=found.name,
         role=principal.role,
         key_id=principal.key_id,
+        permissions=None if principal.grants is None else show_permissions(principal.grants),
+        instance_id=principal.instance_id,
     )
 
 
@@ -204,15 +240,22 @@ async def erase(call: Caller, account_id: FromPath[int]) -> Response[Account]:
 
 @post("/v1/keys", opt=allowed(*ANYONE), summary="Make an API key")
 async def make_key(call: Caller, data: JSONBody[NewKey]) -> Response[KeySecret]:
-    """Make a key; its secret is in this answer and nowhere else."""
+    """Make a key; its secret is in this answer and nowhere else.
+
+    A key makes keys that may no more, and live no longer, than itself.
+    """
     account_id = call.account(data.account_id)
     if not call.is_admin and data.role != call.principal.role:
         message = f"a key of role {call.principal.role} makes keys of its own role"
         raise ForbiddenError("not_authorized", message)
     expires_at = instant(data.expires_at, "expires_at")
+    grants = None if data.permissions is None else parse_permissions(data.permissions)
+    use_cases.require_not_more(call.principal, grants=grants, expires_at=expires_at)
 
     def do(unit: Unit) -> KeySecret:
-        key = use_cases.create_key(unit, account_id, data.role, expires_at=expires_at)
+        key = use_cases.create_key(
+            unit, account_id, data.role, expires_at=expires_at, grants=grants, name=data.name
+        )
         return KeySecret(key=key, account_id=account_id, role=data.role)
 
     return await call.command(do, 201, secret=True)
@@ -225,8 +268,12 @@ async def list_keys(
     """List the keys of an account, without secrets, oldest first."""
     account = call.view(account_id) or call.principal.account_id
     after = decode_cursor(cursor, tuple[int, str], (-1, ""))
+    is_mine = account == call.principal.account_id
+    vault = call.ledger.vault if call.is_admin or is_mine else None
     found = await call.question(
-        lambda connection: ask.api_keys(connection, account, after=after, limit=limit + 1)
+        lambda connection: ask.api_keys(
+            connection, account, vault=vault, after=after, limit=limit + 1
+        )
     )
     return page(Key, found, limit, lambda one: (one.created_at, one.key_id))
 
@@ -243,6 +290,51 @@ async def revoke_key(
         return Revoked(key_id=key_id)
 
     return await call.command(do)
+
+
+@put("/v1/keys/{key_id:str}", opt=allowed(*ANYONE), summary="Rename an API key")
+async def rename_key(
+    call: Caller, key_id: FromPath[str], data: JSONBody[KeyName]
+) -> Response[Named]:
+    """Call a key by another name; what it may do never changes."""
+    account = call.account(data.account_id)
+
+    def do(unit: Unit) -> Named:
+        _require_not_more(call, unit, account, key_id)
+        use_cases.rename_key(unit, account, key_id, data.name)
+        return Named(key_id=key_id)
+
+    return await call.command(do)
+
+
+@post(
+    "/v1/keys/{key_id:str}/reset",
+    opt=allowed(*ANYONE),
+    status_code=200,
+    summary="Reset an API key",
+)
+async def reset_key(
+    call: Caller, key_id: FromPath[str], account_id: AccountFilter = None
+) -> Response[KeySecret]:
+    """Give a key another secret, shown this once; the old one is dead at once."""
+    account = call.account(account_id)
+
+    def do(unit: Unit) -> KeySecret:
+        known = _require_not_more(call, unit, account, key_id)
+        key = use_cases.reset_key(unit, account, key_id)
+        return KeySecret(key=key, account_id=account, role=known.role)
+
+    return await call.command(do, secret=True)
+
+
+def _require_not_more(call: Call, unit: Unit, account_id: int, key_id: str) -> use_cases.KnownKey:
+    """The key that is to be changed, if it may no more than the caller's."""
+    known = use_cases.require_key(unit.connection, account_id, key_id)
+    if not call.is_admin and known.role != call.principal.role:
+        message = f"a key of role {call.principal.role} changes keys of its own role"
+        raise ForbiddenError("not_authorized", message)
+    use_cases.require_not_more(call.principal, grants=known.grants, expires_at=known.expires_at)
+    return known
 
 
 @get("/v1/balance", opt=allowed(*ANYONE), summary="Balance, burn and runway")
@@ -275,6 +367,8 @@ HANDLERS = [
     make_key,
     list_keys,
     revoke_key,
+    rename_key,
+    reset_key,
     show_balance,
     show_trial_balance,
 ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
+import anyio.to_thread
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
-from adapters.http.call import ANYONE, RENTER, Caller, allowed
+from adapters.http.call import ANYONE, RENTER, Call, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
 from adapters.http.once import HEADER
 from adapters.http.wire import (
@@ -25,13 +26,21 @@ from adapters.http.wire import (
     page,
     render,
 )
+from ledger.domain.ids import rfc3339
+from ledger.domain.launch import LaunchConfig, overlaid, parse_launch
 from ledger.domain.money import format_dollars, parse_dollars
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import rentals
+from ledger.services.connections import Addresses, WayIn, way_into
+from ledger.services.images import ImageResolver, Resolved
+from ledger.services.instance_keys import make_key
+from ledger.services.launches import config_of, launch_warnings
 from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
 from ledger.services.questions import usage
+from ledger.services.templates import find_version
 from ledger.services.volumes import Mount, NewVolume
+from ledger.store.database import Connection
 
 
 class NewMount(Body):
@@ -50,8 +59,9 @@ class NewMount(Body):
 class NewInstance(Body):
     """What to rent: an offer, or a slice of a machine; with a `bid`, interruptibly.
 
-    `launch` (image, env, onstart …) is kept encrypted and never in the log. Without an
-    Idempotency-Key, the same offer again is the same instance as long as it lives.
+    `launch` (image, env, onstart …) is kept encrypted and never in the log; the account's secrets
+    and the template's values lie under it. Without an Idempotency-Key, the same offer again is the
+    same instance as long as it lives.
     """
 
     EXAMPLE: ClassVar[dict[str, Any]] = {
@@ -73,7 +83,9 @@ class NewInstance(Body):
     label: str | None = None
     cancel_unavail: bool = True
     """Refuse with `no_capacity` when the GPUs are taken; otherwise the instance waits."""
-    launch: dict[str, Any] | None = None
+    launch: LaunchConfig | None = None
+    template: Id | Annotated[str, Meta(max_length=64)] | None = None
+    """A template's id (its newest version) or a version's hash id; `launch` overrides it."""
     volumes: Annotated[list[NewMount], Meta(max_length=16)] | None = None
     """Volumes of the same machine, that exist or are made with the instance."""
     account_id: Id | None = None
@@ -167,16 +179,57 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     volumes: list[MountedVolume]
 
 
+class Port(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of the container, and where its host publishes it."""
+
+    container_port: int
+    host_port: int
+    protocol: str
+
+
+class WayIntoInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """How one gets into the container, as its host says; addresses are null for auditors."""
+
+    assignment: int
+    ports: list[Port]
+    public_ip: str | None
+    ssh_host: str | None
+    ssh_port: int | None
+    jupyter_url: str | None
+    jupyter_token: str | None
+    digest: str | None
+    published_at: Instant
+
+
+class ShownInstance(Instance, frozen=True, kw_only=True):
+    """An instance, what its image's name meant, and how one gets in while it runs."""
+
+    image_digest: str | None
+    connection: WayIntoInstance | None
+
+
+class LaunchWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about the launch that is probably not meant; it was carried out all the same."""
+
+    code: str
+    message: str
+
+
 class Rented(Instance, frozen=True, kw_only=True):
     """The new instance; `note` says in words which rental kind it is and what is paid.
 
     `same_label` are one's other living instances with the label of this one. `replayed`: the create
     was repeated without a key, and this is the instance that the first one made.
+    `instance_api_key` is good for this instance alone, dead when it is destroyed, and shown this
+    once (null where `replayed`; `POST /v1/keys/{key_id}/reset` gives another).
     """
 
     note: str
     same_label: list[int]
     replayed: bool
+    image_digest: str | None
+    instance_api_key: str | None
+    warnings: list[LaunchWarning]
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,6 +276,7 @@ async def rent(
     bid = None if data.bid is None else parse_dollars(data.bid)
     mounts = [_mount(one) for one in data.volumes or ()]
     is_keyed = HEADER in request.headers
+    resolved = await ask_registry(request, call, account, data.launch, data.template)
 
     def do(unit: Unit) -> Rented:
         wishes: dict[str, Any] = {
@@ -234,14 +288,17 @@ async def rent(
             "wait": not data.cancel_unavail,
             "launch": data.launch,
             "mounts": mounts,
+            "template": data.template,
+            "resolved": resolved,
         }
         if data.offer_id is None or is_keyed:
             made = rentals.Rented(rentals.rent(unit, account, offer_id=data.offer_id, **wishes))
         else:
             made = rentals.rent_once(unit, account, data.offer_id, **wishes)
-        return _rented(unit, made)
+        key = None if made.replayed else make_key(unit, made.instance_id)
+        return _rented(unit, made, key)
 
-    return await call.command(do, 201)
+    return await call.command(do, 201, secret=True)
 
 
 def _mount(given: NewMount) -> Mount:
@@ -264,7 +321,33 @@ def _mount(given: NewMount) -> Mount:
     return Mount(given.mount_path, new)
 
 
-def _rented(unit: Unit, made: rentals.Rented) -> Rented:
+async def ask_registry(
+    request: Request[Any, Any, State],
+    call: Call,
+    account_id: int,
+    launch: LaunchConfig | None,
+    template: str | int | None = None,
+) -> Resolved:
+    """Ask what the image means now, before any transaction; a registry may take its time.
+
+    Raises:
+        NotFoundError: `no_such_template`.
+        RejectedError: `invalid_args` for a launch that is none.
+    """
+    config = parse_launch(launch)
+    if template is not None and config.image is None:
+        vault = call.ledger.vault
+        version = await call.question(
+            lambda connection: find_version(connection, vault, account_id, template)
+        )
+        config = overlaid(version.config, config)
+    images: ImageResolver = request.app.state.images
+    return await anyio.to_thread.run_sync(Resolved.asked, images, config)
+
+
+def _rented(unit: Unit, made: rentals.Rented, key: str | None) -> Rented:
+    digest = ask.image_digest(unit.connection, made.instance_id)
+    launch = config_of(unit.connection, unit.vault, unit.instance(made.instance_id).launch)
     view = ask.instance(unit.connection, made.instance_id)
     same = () if view.label is None else ask.living(unit.connection, view.account_id, view.label)
     return render(
@@ -273,6 +356,14 @@ def _rented(unit: Unit, made: rentals.Rented) -> Rented:
         note=_note(view),
         same_label=[one for one in same if one != view.instance_id],
         replayed=made.replayed,
+        image_digest=digest,
+        instance_api_key=key,
+        warnings=[
+            LaunchWarning(code=one.code, message=one.message)
+            for one in launch_warnings(unit, view.machine_id, launch, digest)
+        ]
+        if launch is not None
+        else [],
     )
 
 
@@ -343,9 +434,46 @@ async def visible(call: Caller, instance_id: int) -> ask.InstanceView:
 
 
 @get("/v1/instances/{instance_id:int}", opt=allowed(*ANYONE), summary="Show an instance")
-async def show_instance(call: Caller, instance_id: FromPath[int]) -> Instance:
-    """Show an instance, also after it was destroyed."""
-    return render(Instance, await visible(call, instance_id))
+async def show_instance(call: Caller, instance_id: FromPath[int]) -> ShownInstance:
+    """Show an instance, also after it was destroyed; addresses to its renter and host alone."""
+    found = await visible(call, instance_id)
+    vault, me = call.ledger.vault, call.principal.account_id
+
+    def run(connection: Connection) -> tuple[WayIn | None, str | None]:
+        way = way_into(connection, vault, instance_id)
+        return way, ask.image_digest(connection, instance_id)
+
+    way, digest = await call.question(run)
+    shows = me in {found.account_id, found.host_id}
+    return render(
+        ShownInstance,
+        found,
+        image_digest=digest,
+        connection=None if way is None else shown_connection(way, contents=shows),
+    )
+
+
+def shown_connection(way: WayIn, *, contents: bool = True) -> WayIntoInstance:
+    """A way in as it travels; without *contents*, ports and digest alone."""
+    known = way.addresses if contents and way.addresses is not None else Addresses()
+    return WayIntoInstance(
+        assignment=way.assignment_no,
+        ports=[
+            Port(
+                container_port=one.container_port,
+                host_port=one.host_port,
+                protocol=one.protocol,
+            )
+            for one in way.ports
+        ],
+        public_ip=known.public_ip,
+        ssh_host=known.ssh_host,
+        ssh_port=known.ssh_port,
+        jupyter_url=known.jupyter_url,
+        jupyter_token=known.jupyter_token,
+        digest=way.digest,
+        published_at=rfc3339(way.published_at),
+    )
 
 
 def require_own(call: Caller, unit: Unit, instance_id: int) -> None:

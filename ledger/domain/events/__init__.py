@@ -14,6 +14,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from ledger.domain.events.access import (
+    AccessFact,
+    ApiKeyNamed,
+    ApiKeyReset,
+    ApiKeyRestricted,
+    Comparison,
+    Constraint,
+    Grant,
+    Scope,
+)
 from ledger.domain.events.accounts import (
     AccountFact,
     AccountOpened,
@@ -30,6 +40,20 @@ from ledger.domain.events.base import (
     Role,
     StopReason,
     WaitReason,
+)
+from ledger.domain.events.configuration import (
+    ConfigurationFact,
+    LaunchPolicySet,
+    SecretRemoved,
+    SecretSet,
+    SshKeyAdded,
+    SshKeyAttached,
+    SshKeyChanged,
+    SshKeyDetached,
+    SshKeyRemoved,
+    TemplateChanged,
+    TemplateCreated,
+    TemplateDeleted,
 )
 from ledger.domain.events.contracts import (
     ContractExtended,
@@ -112,6 +136,24 @@ from ledger.domain.events.instances import (
     Terms,
     TermsTookEffect,
     UsageGapRecorded,
+)
+from ledger.domain.events.jobs import (
+    Frequency,
+    JobAction,
+    JobChanged,
+    JobFact,
+    JobOutcome,
+    JobPlan,
+    JobRan,
+    JobRemoved,
+    JobScheduled,
+)
+from ledger.domain.events.launch import (
+    ConnectionPublished,
+    InstanceLaunchChanged,
+    InstanceLaunchResolved,
+    LaunchFact,
+    PublishedPort,
 )
 from ledger.domain.events.machines import (
     AgentEpochOpened,
@@ -237,6 +279,7 @@ from ledger.domain.events.webhooks import (
 
 __all__ = [
     "USAGE_REPORTED",
+    "AccessFact",
     "AccountExhausted",
     "AccountFact",
     "AccountOpened",
@@ -247,6 +290,9 @@ __all__ = [
     "AllocationDecided",
     "AnyFact",
     "ApiKeyCreated",
+    "ApiKeyNamed",
+    "ApiKeyReset",
+    "ApiKeyRestricted",
     "ApiKeyRevoked",
     "ApprovalGiven",
     "BalanceAlert",
@@ -268,8 +314,12 @@ __all__ = [
     "CleanupScope",
     "CleanupWithdrawn",
     "Coming",
+    "Comparison",
     "Compensation",
     "CompensationCredited",
+    "ConfigurationFact",
+    "ConnectionPublished",
+    "Constraint",
     "ContractExtended",
     "ContractFact",
     "ContractKind",
@@ -301,10 +351,12 @@ __all__ = [
     "FilingRestricted",
     "FindingFact",
     "FoundDifference",
+    "Frequency",
     "GpuCleared",
     "GpuHealthChanged",
     "GpuSuspected",
     "GpusAssigned",
+    "Grant",
     "HoldCaptured",
     "HoldExpired",
     "HoldPlaced",
@@ -320,6 +372,8 @@ __all__ = [
     "InstanceExpired",
     "InstanceFact",
     "InstanceLabelled",
+    "InstanceLaunchChanged",
+    "InstanceLaunchResolved",
     "InstanceRan",
     "InstanceRebooted",
     "InstanceRunning",
@@ -328,7 +382,17 @@ __all__ = [
     "InventoryReported",
     "InvoiceIssued",
     "InvoiceLine",
+    "JobAction",
+    "JobChanged",
+    "JobFact",
+    "JobOutcome",
+    "JobPlan",
+    "JobRan",
+    "JobRemoved",
+    "JobScheduled",
     "JudgedBy",
+    "LaunchFact",
+    "LaunchPolicySet",
     "LeaseEnd",
     "LeaseEnded",
     "LeaseSet",
@@ -376,6 +440,7 @@ __all__ = [
     "PriceIncreaseRejected",
     "ProbeLocationRegistered",
     "ProbeLocationRemoved",
+    "PublishedPort",
     "ReceivableRecovered",
     "RentalKind",
     "ReservationBought",
@@ -384,15 +449,26 @@ __all__ = [
     "RetiredFact",
     "Role",
     "SafetyFact",
+    "Scope",
+    "SecretRemoved",
+    "SecretSet",
     "SecureTierChanged",
     "SmallestBid",
     "SpendCapsSet",
+    "SshKeyAdded",
+    "SshKeyAttached",
+    "SshKeyChanged",
+    "SshKeyDetached",
+    "SshKeyRemoved",
     "StandingFact",
     "StatementLine",
     "StopReason",
     "StorageDebtCleared",
     "StorageDebtNoticed",
     "SubjectErased",
+    "TemplateChanged",
+    "TemplateCreated",
+    "TemplateDeleted",
     "Terms",
     "TermsTookEffect",
     "TestimonyFact",
@@ -438,7 +514,7 @@ USAGE_REPORTED: Final = "usage.reported.v1"
 Its state is the signed msgpack body itself, the one state that is not JSON.
 """
 
-InstanceFact = LifeFact | ContractFact
+InstanceFact = LifeFact | ContractFact | LaunchFact
 """Everything in the stream of an instance."""
 AnyFact = (
     PolicyAdopted
@@ -454,6 +530,10 @@ AnyFact = (
     | OfferFact
     | LifeFact
     | ContractFact
+    | LaunchFact
+    | ConfigurationFact
+    | AccessFact
+    | JobFact
     | OperationFact
     | SafetyFact
     | TrustFact

@@ -6,7 +6,7 @@ from typing import Literal, dataclass_transform
 
 import msgspec
 
-from ledger.domain.events import StopReason, Terms, WaitReason
+from ledger.domain.events import PublishedPort, StopReason, Terms, WaitReason
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -50,6 +50,27 @@ class LabelInstance(_Command):
     """The renter wants another label."""
 
     label: str | None
+
+
+class ChangeLaunchConfig(_Command):
+    """The renter wants another image, environment, start text or arguments.
+
+    The text is sealed under *launch* already, or will be in the same transaction.
+    """
+
+    launch: str
+    launch_hash: str
+    image_digest: str | None
+
+
+class PublishConnection(_Command):
+    """The host says how one gets into the container of an assignment."""
+
+    assignment: int
+    ports: tuple[PublishedPort, ...]
+    addresses: str | None
+    addresses_hash: str | None
+    digest: str | None
 
 
 class Observe(_Command):
@@ -142,4 +163,6 @@ InstanceCommand = (
     | EndReservation
     | OfferExtension
     | AnswerIncrease
+    | ChangeLaunchConfig
+    | PublishConnection
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledger.domain.events import (
+    ConnectionPublished,
     Fact,
     GpusAssigned,
     InstanceBootChanged,
@@ -10,6 +11,7 @@ from ledger.domain.events import (
     InstanceDisplaced,
     InstanceExpired,
     InstanceLabelled,
+    InstanceLaunchChanged,
     InstanceRebooted,
     InstanceStartRequested,
     TermsTookEffect,
@@ -17,6 +19,7 @@ from ledger.domain.events import (
 from ledger.domain.instance.commands import (
     ApplyTerms,
     ChangeBoot,
+    ChangeLaunchConfig,
     DestroyInstance,
     DisplaceInstance,
     ExpireInstance,
@@ -24,6 +27,7 @@ from ledger.domain.instance.commands import (
     InstanceCommand,
     LabelInstance,
     Observe,
+    PublishConnection,
     RebootInstance,
     StartInstance,
     StopInstance,
@@ -41,7 +45,8 @@ def decide(instance: Instance, command: InstanceCommand, now: int) -> list[Fact]
     Raises:
         NotFoundError: `no_such_instance` for a wish of a person about a destroyed instance (except
             destroy).
-        RejectedError: `contract_expired` or `not_running`.
+        RejectedError: `contract_expired`, `not_running`, or `stale_assignment` for a way into a
+            container that is no more.
     """
     status = instance.status
     match command:
@@ -97,6 +102,38 @@ def decide(instance: Instance, command: InstanceCommand, now: int) -> list[Fact]
             return [
                 InstanceLabelled(
                     instance_id=instance.instance_id, label=command.label, labelled_at=now
+                )
+            ]
+        case ChangeLaunchConfig():
+            require_alive(instance)
+            if command.launch_hash == instance.launch_hash:
+                return []
+            return [
+                InstanceLaunchChanged(
+                    instance_id=instance.instance_id,
+                    launch=command.launch,
+                    launch_hash=command.launch_hash,
+                    image_digest=command.image_digest,
+                    changed_at=now,
+                )
+            ]
+        case PublishConnection():
+            require_alive(instance)
+            if not instance.holds_gpus or command.assignment != instance.assignment_no:
+                message = (
+                    f"instance {instance.instance_id} does not run under assignment"
+                    f" {command.assignment}"
+                )
+                raise RejectedError("stale_assignment", message)
+            return [
+                ConnectionPublished(
+                    instance_id=instance.instance_id,
+                    assignment_no=command.assignment,
+                    ports=list(command.ports),
+                    addresses=command.addresses,
+                    addresses_hash=command.addresses_hash,
+                    digest=command.digest,
+                    published_at=now,
                 )
             ]
         case Observe():

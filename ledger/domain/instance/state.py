@@ -10,6 +10,7 @@ import msgspec
 from ledger.domain.events import (
     BidChanged,
     Coming,
+    ConnectionPublished,
     ContractExtended,
     ContractFact,
     GpusAssigned,
@@ -21,6 +22,8 @@ from ledger.domain.events import (
     InstanceExpired,
     InstanceFact,
     InstanceLabelled,
+    InstanceLaunchChanged,
+    InstanceLaunchResolved,
     InstanceRan,
     InstanceRebooted,
     InstanceRunning,
@@ -81,6 +84,10 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = "new"
     wants_run: bool = True
     label: str | None = None
+    launch: str | None = None
+    launch_hash: str | None = None
+    launches: int = 0
+    """How often the launch configuration was changed."""
     assignment_no: int = 0
     assigned_at: int | None = None
     assignment_ended_at: int | None = None
@@ -128,6 +135,8 @@ def evolve(instance: Instance | None, fact: InstanceFact) -> Instance:
             until=fact.until,
             created_at=fact.created_at,
             label=fact.label,
+            launch=fact.launch,
+            launch_hash=fact.launch_hash,
             reason=fact.reason,
             bid=fact.bid,
             bid_effective_at=fact.created_at,
@@ -189,7 +198,20 @@ def evolve(instance: Instance | None, fact: InstanceFact) -> Instance:
             return change(instance, coming=_restated(instance, fact.coming))
         case TermsTookEffect():
             return _in_force(instance, fact)
-        case InstanceRebooted() | ObservationIgnored() | UsageGapRecorded():
+        case InstanceLaunchChanged():
+            return change(
+                instance,
+                launch=fact.launch,
+                launch_hash=fact.launch_hash,
+                launches=instance.launches + 1,
+            )
+        case (
+            InstanceRebooted()
+            | ObservationIgnored()
+            | UsageGapRecorded()
+            | InstanceLaunchResolved()
+            | ConnectionPublished()
+        ):
             return instance
         case _:
             return _evolve_contract(instance, fact)

@@ -26,6 +26,12 @@ from ledger.projections.facts.disputes import (
     testimony_changes,
 )
 from ledger.projections.facts.instances import instance_changes
+from ledger.projections.facts.launches import (
+    access_changes,
+    configuration_changes,
+    job_changes,
+    launch_changes,
+)
 from ledger.projections.facts.machines import machine_changes
 from ledger.projections.facts.market import REFRESH, REFRESH_OF_CONTRACT, offer_changes, refresh
 from ledger.projections.facts.operations import operation_changes
@@ -130,6 +136,10 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.OfferFact, offer_changes),
     (e.LifeFact, instance_changes),
     (e.ContractFact, contract_changes),
+    (e.LaunchFact, launch_changes),
+    (e.ConfigurationFact, configuration_changes),
+    (e.AccessFact, access_changes),
+    (e.JobFact, job_changes),
     (e.OperationFact, operation_changes),
     (e.SafetyFact, safety_changes),
     (e.CheckFact, check_changes),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ledger.domain import events as e
 from ledger.projections.facts.change import FAR_FUTURE, Change, counted
 from ledger.projections.facts.contracts import agreed, due, in_force
+from ledger.projections.facts.launches import ended_with
 from ledger.projections.facts.market import REFRESH_OF_CONTRACT, refreshed
 
 
@@ -134,6 +135,7 @@ def instance_changes(fact: e.LifeFact, position: int) -> Iterator[Change]:
                 " WHERE instance_id = %s",
                 (fact.destroyed_at, instance_id),
             )
+            yield from ended_with(instance_id, fact.destroyed_at)
         case e.InstanceDiskLost():
             yield Change(
                 "UPDATE instances SET disk_lost_at = %s, changed_position = %s"

@@ -18,6 +18,7 @@ from ledger.services.policies import (
     disputes,
     expiring,
     idle,
+    jobs,
     limits,
     maintenance,
     outages,
@@ -40,6 +41,7 @@ from ledger.services.policies.disputes import (
 from ledger.services.policies.exhaustion import exhaust
 from ledger.services.policies.expiring import warn_of_ends
 from ledger.services.policies.idle import watch_idle
+from ledger.services.policies.jobs import run_jobs
 from ledger.services.policies.limits import cap_days, end_leases
 from ledger.services.policies.machines import watch_machines
 from ledger.services.policies.maintenance import keep_windows
@@ -75,6 +77,7 @@ _DUE = (
     maintenance.next_due,
     outages.next_due,
     trust.next_due,
+    jobs.next_due,
     *(one.next_due for one in (limits, idle, top_ups, alerts, cleanup)),
 )
 
@@ -96,6 +99,7 @@ def run_due(ledger: Ledger, gateway: TopUpGateway | None = None) -> None:
 def _end_what_ends(ledger: Ledger) -> None:
     """The first part of one second: terms, ends, limits, credit."""
     apply_terms(ledger)
+    run_jobs(ledger)
     expire_contracts(ledger)
     warn_of_ends(ledger)
     end_volumes(ledger)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from ledger.domain.events import Grant
+from ledger.domain.permissions import show_permissions
 from ledger.errors import NotFoundError
+from ledger.services.subjects import opened
 from ledger.store.database import Connection
 from ledger.store.vault import Vault
 
@@ -28,6 +33,12 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     revoked_at: int | None
     last_used_at: int | None
+    name: str | None = None
+    """What people call it; none too where the names were not asked for."""
+    permissions: dict[str, Any] | None = None
+    """What it may do; none: all that its role may."""
+    instance_id: int | None = None
+    """Whose key it is, where it is that of an instance."""
 
 
 def accounts(
@@ -82,17 +93,23 @@ def api_keys(
     connection: Connection,
     account_id: int | None,
     *,
+    vault: Vault | None = None,
     after: tuple[int, str] = (-1, ""),
     limit: int | None = None,
 ) -> list[ApiKey]:
-    """The keys of an account, or of all (none), oldest first; *after* is (created_at, key_id)."""
+    """The keys of an account, or of all (none), oldest first; *after* is (created_at, key_id).
+
+    With a *vault* their names too.
+    """
     rows = connection.execute(
         "SELECT k.key_id, k.account_id, k.role, k.created_at, k.expires_at, k.revoked_at,"
-        " s.last_used_at FROM api_keys k JOIN key_secrets s USING (key_id)"
+        " s.last_used_at, n.reference, g.grants, g.instance_id FROM api_keys k"
+        " JOIN key_secrets s USING (key_id) LEFT JOIN api_key_names n USING (key_id)"
+        " LEFT JOIN api_key_grants g USING (key_id)"
         " WHERE (%s::bigint IS NULL OR k.account_id = %s) AND (k.created_at, k.key_id) > (%s, %s)"
         " ORDER BY k.created_at, k.key_id LIMIT %s",
         [account_id, account_id, *after, limit],
-    )
+    ).fetchall()
     return [
         ApiKey(
             key_id=row[0],
@@ -102,6 +119,18 @@ def api_keys(
             expires_at=row[4],
             revoked_at=row[5],
             last_used_at=row[6],
+            name=None if vault is None else _name(connection, vault, row[7]),
+            permissions=None if row[8] is None else _permissions(row[8]),
+            instance_id=row[9],
         )
         for row in rows
     ]
+
+
+def _name(connection: Connection, vault: Vault, reference: str | None) -> str | None:
+    text = opened(connection, vault, reference)
+    return None if text is None else text.decode()
+
+
+def _permissions(stored: Any) -> dict[str, Any]:
+    return show_permissions(msgspec.convert(stored, list[Grant]))

@@ -250,6 +250,14 @@ def instance(connection: Connection, instance_id: int) -> InstanceView:
     return found[0]
 
 
+def image_digest(connection: Connection, instance_id: int) -> str | None:
+    """What the image's reference meant when it was given; none where nobody asked."""
+    row = connection.execute(
+        "SELECT image_digest FROM instance_launches WHERE instance_id = %s", [instance_id]
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def living(connection: Connection, account_id: int, label: str) -> list[int]:
     """The instances of an account with this label that were not destroyed, by id."""
     rows = connection.execute(

@@ -7,6 +7,7 @@ from typing import Final
 from ledger.domain import events as e
 from tests.golden.examples.core import CORE
 from tests.golden.examples.disputes import DISPUTES
+from tests.golden.examples.launches import LAUNCHES
 from tests.golden.examples.market import MARKET
 from tests.golden.examples.operations import OPERATIONS
 from tests.golden.examples.safety import SAFETY
@@ -23,4 +24,5 @@ EXAMPLES: Final[tuple[e.AnyFact, ...]] = (
     *TRUST,
     *DISPUTES,
     *VOLUMES,
+    *LAUNCHES,
 )

@@ -1,0 +1,1 @@
+"""Image registries: what a tag means at this moment."""
