@@ -33,14 +33,17 @@ ENDPOINTS: Final[tuple[tuple[Scope, str], ...]] = (
 """What an instance may do to itself."""
 
 
-def make_key(unit: Unit, instance_id: int) -> str:
-    """Make the key of an instance that was just created; the text is shown this once.
+def key_of(unit: Unit, instance_id: int) -> str:
+    """The key of an instance; made the first time, and the same one for a repeated create.
 
     Raises:
         NotFoundError: `no_such_instance`, or `erased`.
     """
     account_id = unit.instance(instance_id).account_id
     subject = require_subject(unit.connection, account_id)
+    kept = opened(unit.connection, unit.vault, f"{subject}/{_key_name(instance_id)}")
+    if kept is not None:
+        return kept.decode()
     itself = Constraint(field="id", comparison="eq", value=instance_id)
     grants = [
         Grant(scope=scope, endpoint=endpoint, constraints=[itself]) for scope, endpoint in ENDPOINTS

@@ -33,7 +33,7 @@ from ledger.errors import NotFoundError, RejectedError
 from ledger.services import rentals
 from ledger.services.connections import Addresses, WayIn, way_into
 from ledger.services.images import ImageResolver, Resolved
-from ledger.services.instance_keys import make_key
+from ledger.services.instance_keys import key_of
 from ledger.services.launches import config_of, launch_warnings
 from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
@@ -220,15 +220,15 @@ class Rented(Instance, frozen=True, kw_only=True):
 
     `same_label` are one's other living instances with the label of this one. `replayed`: the create
     was repeated without a key, and this is the instance that the first one made.
-    `instance_api_key` is good for this instance alone, dead when it is destroyed, and shown this
-    once (null where `replayed`; `POST /v1/keys/{key_id}/reset` gives another).
+    `instance_api_key` is good for this instance alone, dead when it is destroyed, and shown by its
+    create only, also by a repeated one.
     """
 
     note: str
     same_label: list[int]
     replayed: bool
     image_digest: str | None
-    instance_api_key: str | None
+    instance_api_key: str
     warnings: list[LaunchWarning]
 
 
@@ -295,8 +295,7 @@ async def rent(
             made = rentals.Rented(rentals.rent(unit, account, offer_id=data.offer_id, **wishes))
         else:
             made = rentals.rent_once(unit, account, data.offer_id, **wishes)
-        key = None if made.replayed else make_key(unit, made.instance_id)
-        return _rented(unit, made, key)
+        return _rented(unit, made, key_of(unit, made.instance_id))
 
     return await call.command(do, 201, secret=True)
 
@@ -345,7 +344,7 @@ async def ask_registry(
     return await anyio.to_thread.run_sync(Resolved.asked, images, config)
 
 
-def _rented(unit: Unit, made: rentals.Rented, key: str | None) -> Rented:
+def _rented(unit: Unit, made: rentals.Rented, key: str) -> Rented:
     digest = ask.image_digest(unit.connection, made.instance_id)
     launch = config_of(unit.connection, unit.vault, unit.instance(made.instance_id).launch)
     view = ask.instance(unit.connection, made.instance_id)
