@@ -102,7 +102,7 @@ def fill(connection: Connection) -> None:
     rams = [ram for _, ram, _ in GPUS]
     prices = [price for _, _, price in GPUS]
     connection.execute(_FILL, {"n": OFFERS, "names": names, "rams": rams, "prices": prices})
-    connection.execute("ANALYZE open_offers")
+    connection.execute("VACUUM ANALYZE open_offers")
 
 
 _FILL: Final = """

@@ -40,6 +40,12 @@ smallest_bids = table(
     PrimaryKeyConstraint("machine_id", "gpus"),
     fillfactor=70,
 )
+_USUAL = {
+    "on_demand": "rentable AND verified",
+    "interruptible": "bookable AND interruptible_cost IS NOT NULL AND verified",
+    "reserved": "rentable AND verified",
+}
+"""What a search asks for unless told otherwise; unverified offers are many, and often cheap."""
 open_offers = table(
     "open_offers",
     FACTS,
@@ -94,8 +100,31 @@ open_offers = table(
             *("reliability", "lower_bound", "score", "cuda", "ports", "nvlink_gb_s"),
         )
     ),
-    *(Index(f"open_offers_{kind}_cost", f"{kind}_cost") for kind in KINDS),
-    *(Index(f"open_offers_{kind}_worth", f"{kind}_worth") for kind in KINDS),
+    Index("open_offers_storage_cost", "storage_cost"),
+    *(
+        Index(
+            f"open_offers_total_ram_{number}",
+            text("(gpu_ram_gb * gpus) DESC NULLS LAST"),
+            postgresql_where=text(usual),
+        )
+        for number, usual in enumerate(dict.fromkeys(_USUAL.values()))
+    ),
+    *(
+        Index(f"open_offers_{kind}_{price}", f"{kind}_{price}")
+        for kind in KINDS
+        for price in ("cost", "worth")
+    ),
+    *(
+        # With the other half of the price in it, the search need not look at the rows themselves.
+        Index(
+            f"open_offers_{kind}_{price}_usual",
+            f"{kind}_{price}",
+            postgresql_where=text(usual),
+            postgresql_include=["storage_cost", "until", "offer_id"],
+        )
+        for kind, usual in _USUAL.items()
+        for price in ("cost", "worth")
+    ),
     fillfactor=70,
 )
 """Sizes in GB of the slice (`gpu_ram_gb` per GPU), links in Mbit/s, rates in nanos for the slice.

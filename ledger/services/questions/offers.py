@@ -133,8 +133,7 @@ def search(connection: Connection, wish: Search, now: int) -> Found:
     Raises:
         RejectedError: `invalid_args` for an unknown field or operator, or a value of another type.
     """
-    query = _Query(wish, now)
-    rows = connection.execute(query.sql, query.values).fetchall()
+    rows = _Query(wish, now).rows(connection)
     page, rest = rows[: wish.limit], rows[wish.limit :]
     keys = [list(row) for row in page]
     offers = _shown(connection, [row[-1] for row in page], wish, now)
@@ -171,7 +170,7 @@ class _Query:
     It first walks an index in the order of a bound that no row's key can beat, a few thousand rows
     far. Where that fills the page, only rows whose bound is as good as the page's worst key can
     belong to it, and they are all looked at; where it does not, few rows match, and all of those
-    are.
+    are. These are two questions, so that the planner of the second one knows how far it reaches.
     """
 
     def __init__(self, wish: Search, now: int) -> None:
@@ -201,7 +200,24 @@ class _Query:
         )
         details = " LEFT JOIN machine_details d USING (machine_id)" if self._details else ""
         self._from = f"FROM open_offers o{details}"
-        self.sql = self._walked(*wish.order[0]) if wish.order else self._plain()
+
+    def rows(self, connection: Connection) -> list[tuple[Any, ...]]:
+        """The page and one row more."""
+        keys = ", ".join([*self._keys, "o.offer_id"])
+        edge = self._edge(connection)
+        if edge is None:
+            return connection.execute(
+                f"SELECT {keys} {self._from} WHERE {self._where}"
+                f" ORDER BY {self._sorts} LIMIT %(limit)s",
+                self.values,
+            ).fetchall()
+        # Materialized: sorting what matches is better than following an index until it does.
+        return connection.execute(
+            f"WITH chosen AS MATERIALIZED (SELECT {keys} {self._from}"  # noqa: S608 - own names only
+            f" WHERE {self._where}{edge})"
+            f" SELECT * FROM chosen ORDER BY {self._by_alias} LIMIT %(limit)s",
+            self.values,
+        ).fetchall()
 
     def _field(self, name: str) -> Field:
         field = self._fields.get(name)
@@ -214,13 +230,7 @@ class _Query:
 
     def _conditions(self) -> list[str]:
         wish = self._wish
-        found = ["(o.until IS NULL OR o.until > %(now)s)"]
-        if wish.rentable_only and wish.kind == "interruptible":
-            found.append("o.bookable AND o.interruptible_cost IS NOT NULL")
-        elif wish.rentable_only:
-            found.append("o.rentable")
-        if wish.verified_only:
-            found.append("o.verified")
+        found = ["(o.until IS NULL OR o.until > %(now)s)", *self._usual()]
         if sum(map(len, wish.filters.values())) > _MAX_FILTERS:
             raise RejectedError("invalid_args", f"a search has at most {_MAX_FILTERS} conditions")
         for name, conditions in wish.filters.items():
@@ -239,6 +249,18 @@ class _Query:
                     {"gt", "gte"} if rises else {"lt", "lte"}
                 ):
                     found.append(f"{field.bound} {sign}{mark}")  # implied, and indexed
+        return found
+
+    def _usual(self) -> list[str]:
+        """What nearly every search asks for; the indexes on prices have a part for both of them."""
+        wish = self._wish
+        found = []
+        if wish.rentable_only and wish.kind == "interruptible":
+            found.append("o.bookable AND o.interruptible_cost IS NOT NULL")
+        elif wish.rentable_only:
+            found.append("o.rentable")
+        if wish.verified_only:
+            found.append("o.verified")
         return found
 
     def _after(self, order: Sequence[tuple[Field, Direction]], after: Sequence[Any]) -> str:
@@ -261,40 +283,47 @@ class _Query:
         found.append(" AND ".join([*equal, "o.offer_id > %(after_id)s"]))
         return "(" + " OR ".join(f"({one})" for one in found) + ")"
 
-    def _plain(self) -> str:
-        keys = ", ".join([*self._keys, "o.offer_id"])
-        return (
-            f"SELECT {keys} {self._from} WHERE {self._where} ORDER BY {self._sorts} LIMIT %(limit)s"
-        )
+    def _edge(self, connection: Connection) -> str | None:
+        """How far an index must be followed, as a condition; empty where that is all of it.
 
-    def _walked(self, name: str, way: Direction) -> str:
+        None where no index is in the order that is asked for.
+        """
+        if not self._wish.order:
+            return None
+        name, way = self._wish.order[0]
         field = self._fields[name]
         bound = field.bound or field.sql
         rises = bound.endswith("_worth")
         if field.bound is None and (way == "asc" or field.sql not in _WALKED):
-            return self._plain()
+            return None
         if field.bound is not None and rises != (way == "desc"):
-            return self._plain()
+            return None
         sign, worst = ("<=", "max") if way == "asc" else (">=", "min")
         nulls = " NULLS LAST" if field.bound is None else ""
-        keys = ", ".join([*self._keys, "o.offer_id"])
-        return (
-            f"WITH near AS MATERIALIZED (SELECT * FROM open_offers o WHERE {bound} IS NOT NULL"  # noqa: S608 - own names only
-            f" ORDER BY {bound} {way.upper()}{nulls} LIMIT {_WALK}),"
-            f" first AS MATERIALIZED (SELECT {keys}"
-            f" {self._from.replace('open_offers', 'near', 1)} WHERE {self._where}"
-            f" ORDER BY {bound} {way.upper()} LIMIT %(limit)s),"
-            f" filled AS MATERIALIZED (SELECT count(*) = %(limit)s AS is_full, {worst}(k0) AS worst"
-            " FROM first),"
-            f" chosen AS (SELECT {keys} {self._from} WHERE (SELECT is_full FROM filled)"
-            f" AND {self._where} AND {bound} {sign} (SELECT worst FROM filled)"
-            f" UNION ALL SELECT {keys} {self._from} WHERE NOT (SELECT is_full FROM filled)"
-            f" AND {self._where})"
-            f" SELECT * FROM chosen ORDER BY {self._by_alias} LIMIT %(limit)s"
+        # Only the prices have an index of the usual offers.
+        usual = self._usual() if field.bound is not None else []
+        there = " AND ".join([f"{bound} IS NOT NULL", *usual])
+        near = (
+            f"(SELECT * FROM open_offers o WHERE {there}"  # noqa: S608 - own names only
+            f" ORDER BY {bound} {way.upper()}{nulls} LIMIT {_WALK})"
         )
+        row = connection.execute(
+            f"WITH first AS (SELECT {self._keys[0]} {self._from.replace('open_offers', near, 1)}"  # noqa: S608 - own names only
+            f" WHERE {self._where} ORDER BY {bound} {way.upper()} LIMIT %(limit)s)"
+            f" SELECT count(*) = %(limit)s, {worst}(k0), {_CHEAPEST_DISK} FROM first",
+            self.values,
+        ).fetchone()
+        assert row is not None
+        is_full, edge, disk = row
+        if not is_full:
+            return ""
+        # A price has the cheapest disk in it at the least, so the bound may be that much lower.
+        self.values["edge"] = edge - disk if name == "dph_total" and disk else edge
+        return f" AND {bound} {sign} %(edge)s"
 
 
-_WALK: Final = 2_000
+_WALK: Final = 1_500
+_CHEAPEST_DISK: Final = "floor((SELECT min(storage_cost) FROM open_offers) * %(disk)s / 720)"
 _WALKED: Final = frozenset(
     f"o.{name}"
     for name in (
