@@ -149,7 +149,7 @@ async def upload_log(
     media_type=MediaType.TEXT,
     security=[{}],
     summary="Fetch a container's log",
-    opt={"errors": (404, 503)},
+    opt={"errors": (400, 404, 503)},
 )
 async def fetch_log(request: Request[Any, Any, State], token: FromPath[str]) -> Response[str]:
     """Show the text behind an address that only who asked knows: 404 until it is there."""
