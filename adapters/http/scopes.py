@@ -72,6 +72,7 @@ EXCEPTIONS: Final[Mapping[str, Scope]] = {
     "api.volume.offer_volumes": "machine_write",
     "api.volume.withdraw_volumes": "machine_write",
     "api.volume.search_volume_offers": "misc",
+    "api.instance.request_logs": "instance_read",
     "api.instance.list_log_requests": "machine_read",
     "api.instance.upload_log": "machine_write",
     "api.instance.publish_connection": "machine_write",

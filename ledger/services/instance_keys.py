@@ -24,7 +24,7 @@ ENDPOINTS: Final[tuple[tuple[Scope, str], ...]] = (
     ("instance_read", "api.instance.show_instance"),
     ("instance_read", "api.instance.ticks"),
     ("instance_read", "api.instance.show_launch"),
-    ("instance_write", "api.instance.request_logs"),
+    ("instance_read", "api.instance.request_logs"),
     ("instance_write", "api.instance.stop"),
     ("instance_write", "api.instance.destroy"),
     ("instance_write", "api.instance.label"),
