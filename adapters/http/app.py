@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, Final
 
 import anyio.to_thread
@@ -107,6 +109,19 @@ async def openapi_json(request: Request[Any, Any, State]) -> Response[dict[str, 
     return Response(request.app.openapi_schema.to_schema(), media_type=MediaType.JSON)
 
 
+_FRONTENDS: Final = ("adapters.http.vast",)
+"""Packages that serve the clients of other markets; one that is not there is not served."""
+
+
+def _frontends(ledger: Ledger) -> list[Any]:
+    return [
+        handler
+        for name in _FRONTENDS
+        if find_spec(name) is not None
+        for handler in import_module(name).frontend(ledger)
+    ]
+
+
 def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
     """The application on an open ledger; the caller closes the ledger after it."""
     counters = Metrics(usage_service)
@@ -117,6 +132,8 @@ def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
     for tag, (module, _) in _TAGS.items():
         for handler in module.HANDLERS:
             handlers.append(document(handler, tag))
+
+    handlers += _frontends(ledger)
 
     def counting(app: ASGIApp) -> ASGIApp:
         async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
