@@ -15,7 +15,17 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.types import Receive, Scope, Send
 
-from adapters.http.vast import control, instances, offers, renting
+from adapters.http.vast import (
+    account,
+    billing,
+    control,
+    elsewhere,
+    hosts,
+    increases,
+    instances,
+    offers,
+    renting,
+)
 from adapters.http.vast.call import DEPENDENCIES
 from adapters.http.vast.errors import (
     Refusal,
@@ -29,7 +39,17 @@ from ledger.errors import LedgerError
 from ledger.services.ledger import Ledger
 
 MAX_BODY_BYTES: Final = 131_072
-_MODULES: Final = (offers, renting, control, instances)
+_MODULES: Final = (
+    offers,
+    renting,
+    control,
+    instances,
+    increases,
+    billing,
+    account,
+    hosts,
+    elsewhere,
+)
 
 
 def frontend(ledger: Ledger) -> list[Any]:

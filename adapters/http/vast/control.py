@@ -78,7 +78,7 @@ def _told(unit: Unit, instance_id: int) -> Json:
     notes = {
         "stopped": f"GPU billing has ended; the disk costs ${storage:f} per hour until it is"
         " destroyed.",
-        "scheduling": f"It waits for GPUs; only the disk, ${storage:f} per hour, is billed meanwhile.",
+        "scheduling": f"It waits for GPUs; meanwhile the disk is billed, ${storage:f} per hour.",
         "destroyed": "Every meter has ended.",
     }
     return {

@@ -11,7 +11,7 @@ from adapters.http.vast.hardware import hardware
 from adapters.http.vast.launches import launch_columns
 from adapters.http.vast.offers import prices, scores
 from adapters.http.vast.states import message, shown
-from adapters.http.vast.wire import Json, maybe_money, money, per_hour, ratio
+from adapters.http.vast.wire import Json, maybe_money, money, names, per_hour, ratio
 from ledger.domain.money import BASIS_POINTS, BYTES_PER_GB, SECONDS_PER_DAY
 from ledger.services.questions import fleet, market, trust
 from ledger.services.questions.fleet import Rented
@@ -24,9 +24,7 @@ _UNKNOWN: Final = -1
 _MINUTE: Final = 60
 
 
-def rows(
-    connection: Connection, vault: Vault, found: Sequence[Rented], now: int
-) -> list[Json]:
+def rows(connection: Connection, vault: Vault, found: Sequence[Rented], now: int) -> list[Json]:
     """Instances as rows, with what they run and what their machines are expected to be."""
     launches = fleet.launches(connection, vault, [one.launch for one in found if one.launch])
     machines = list({one.instance.machine_id for one in found})
@@ -79,9 +77,7 @@ def _row(view: Rented, now: int) -> Json:
         "duration": max(until - now, 0),
         "time_remaining": f"{max(until - now, 0) // SECONDS_PER_DAY} days",
         "time_remaining_isbid": "",
-        "uptime_mins": None
-        if view.running_since is None
-        else (now - view.running_since) / _MINUTE,
+        "uptime_mins": None if view.running_since is None else (now - view.running_since) / _MINUTE,
         "client_run_time": float(instance.gpu_seconds),
         "host_run_time": float(now - instance.created_at),
         **_metrics(view),
@@ -94,9 +90,7 @@ def _row(view: Rented, now: int) -> Json:
         "min_bid": maybe_money(view.min_bid),
         **_discount(view),
         "search": _parts(money(instance.dph_base), storage),
-        "instance": _parts(
-            money(instance.dph_base if state.current == "running" else 0), storage
-        ),
+        "instance": _parts(money(instance.dph_base if state.current == "running" else 0), storage),
         "platform_fee": ratio(instance.fee_bp, BASIS_POINTS),
         "volume_info": [],
         "country_code": view.country or "",
@@ -144,25 +138,27 @@ def _parts(gpu: Decimal, storage: Decimal) -> Json:
     }
 
 
-COLUMNS: Final = frozenset(
-    "ask_contract_id actual_status bid bundle_id bw_nvlink client_run_time cluster_id compute_cap"
-    " country_code cpu_arch cpu_cores cpu_cores_effective cpu_ghz cpu_name cpu_ram cpu_util"
-    " credit_balance credit_discount credit_discount_max cuda_max_good cur_state datacenter"
-    " direct_port_count direct_port_end direct_port_start discount_rate disk_bw disk_name"
-    " disk_space disk_usage disk_util dlperf dlperf_per_dphtotal dph_base dph_total dph_total_adj"
-    " driver_vers driver_version duration end_date expected_reliability external extra_env"
-    " flops_per_dphtotal geolocation geolocode gpu_arch gpu_display_active gpu_frac gpu_ids"
-    " gpu_lanes gpu_max_power gpu_max_temp gpu_mem_bw gpu_name gpu_ram gpu_temp gpu_total_ram"
-    " gpu_totalram gpu_util gpu_uuids has_avx host_id host_run_time hostname hosting_type id"
-    " image_args image_runtype image_uuid inet_down inet_down_cost inet_up inet_up_cost instance"
-    " intended_status internet_down_cost_per_tb internet_up_cost_per_tb is_bid is_vm_deverified"
-    " jupyter_token label local_ipaddrs logo machine_dir_ssh_port machine_id mem_limit mem_usage"
-    " min_bid mobo_name next_state num_gpus nw_disk_avg_bw nw_disk_max_bw nw_disk_min_bw"
-    " offline_since onstart os_version pci_gen pcie_bw platform_fee ports public_ipaddr reason"
-    " reliability reliability2 reliability_mult rentable rental_type rented resource_type score"
-    " score_raw score_suite search ssh_host ssh_idx ssh_port start_date state static_ip status_msg"
-    " storage_cost storage_total_cost template_hash_id template_id template_name time_remaining"
-    " time_remaining_isbid total_flops ubuntu_version uptime_mins vericode verification vmem_usage"
-    " vms_enabled volume_info vram_costperhour waiting_seconds wants_run webpage".split()
+COLUMNS: Final = names(
+    "ask_contract_id actual_status bid bundle_id bw_nvlink client_run_time cluster_id",
+    "compute_cap country_code cpu_arch cpu_cores cpu_cores_effective cpu_ghz cpu_name",
+    "cpu_ram cpu_util credit_balance credit_discount credit_discount_max cuda_max_good",
+    "cur_state datacenter direct_port_count direct_port_end direct_port_start",
+    "discount_rate disk_bw disk_name disk_space disk_usage disk_util dlperf",
+    "dlperf_per_dphtotal dph_base dph_total dph_total_adj driver_vers driver_version",
+    "duration end_date expected_reliability external extra_env flops_per_dphtotal",
+    "geolocation geolocode gpu_arch gpu_display_active gpu_frac gpu_ids gpu_lanes",
+    "gpu_max_power gpu_max_temp gpu_mem_bw gpu_name gpu_ram gpu_temp gpu_total_ram",
+    "gpu_totalram gpu_util gpu_uuids has_avx host_id host_run_time hostname hosting_type",
+    "id image_args image_runtype image_uuid inet_down inet_down_cost inet_up inet_up_cost",
+    "instance intended_status internet_down_cost_per_tb internet_up_cost_per_tb is_bid",
+    "is_vm_deverified jupyter_token label local_ipaddrs logo machine_dir_ssh_port",
+    "machine_id mem_limit mem_usage min_bid mobo_name next_state num_gpus nw_disk_avg_bw",
+    "nw_disk_max_bw nw_disk_min_bw offline_since onstart os_version pci_gen pcie_bw",
+    "platform_fee ports public_ipaddr reason reliability reliability2 reliability_mult",
+    "rentable rental_type rented resource_type score score_raw score_suite search ssh_host",
+    "ssh_idx ssh_port start_date state static_ip status_msg storage_cost",
+    "storage_total_cost template_hash_id template_id template_name time_remaining",
+    "time_remaining_isbid total_flops ubuntu_version uptime_mins vericode verification",
+    "vmem_usage vms_enabled volume_info vram_costperhour waiting_seconds wants_run webpage",
 )
 """Every column of a row: what a client may ask for by name."""

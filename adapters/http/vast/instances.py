@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 from litestar import Response
 from litestar.params import FromPath
@@ -56,9 +56,7 @@ async def listed(call: Caller) -> Response[Any]:
     last = keys_of(call.query_text("after_token"), _key_types(order))
 
     def find(connection: Connection) -> tuple[Fleet, list[Json]]:
-        found = _fleet(
-            connection, call, filters, wanted, order=order, last=last, limit=limit
-        )
+        found = _fleet(connection, call, filters, wanted, order=order, last=last, limit=limit)
         kept = [
             one
             for one in found.rented
@@ -104,10 +102,10 @@ def _columns(asked: Any) -> list[str] | None:
     if asked is None or asked == ["*"]:
         return None
     if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
-        raise _invalid("`select_cols` is a list of names")
+        _refuse("`select_cols` is a list of names")
     unknown = [one for one in asked if one != "*" and one not in COLUMNS]
     if unknown:
-        raise _invalid(f"an instance has no column `{unknown[0][:40]}`")
+        _refuse(f"an instance has no column `{unknown[0][:40]}`")
     return asked
 
 
@@ -116,7 +114,7 @@ def _filters(asked: Any) -> tuple[Filters, list[str | None] | None]:
     if asked is None:
         return {}, None
     if not isinstance(asked, dict):
-        raise _invalid("`select_filters` is an object of columns")
+        _refuse("`select_filters` is an object of columns")
     found: dict[str, dict[str, Any]] = {}
     wanted = None
     for name, comparisons in asked.items():
@@ -126,7 +124,7 @@ def _filters(asked: Any) -> tuple[Filters, list[str | None] | None]:
         elif name in _FIELDS:
             found[_FIELDS[name]] = given
         else:
-            raise _invalid(f"instances cannot be filtered by `{name[:40]}`")
+            _refuse(f"instances cannot be filtered by `{name[:40]}`")
     return found, wanted
 
 
@@ -135,7 +133,7 @@ def _statuses(comparisons: dict[str, Any]) -> list[str | None]:
         given = value if isinstance(value, list) else [value]
         if operator in {"eq", "in"} and all(one is None or isinstance(one, str) for one in given):
             return given
-    raise _invalid(f"`{_STATUS}` is compared with `eq` or `in`")
+    _refuse(f"`{_STATUS}` is compared with `eq` or `in`")
 
 
 def _order(asked: Any) -> list[tuple[str, Way]]:
@@ -143,7 +141,7 @@ def _order(asked: Any) -> list[tuple[str, Way]]:
     for one in asked if isinstance(asked, list) else []:
         name = one.get("col") if isinstance(one, dict) else None
         if not isinstance(name, str) or name not in _FIELDS:
-            raise _invalid(f"instances cannot be sorted by `{str(name)[:40]}`")
+            _refuse(f"instances cannot be sorted by `{str(name)[:40]}`")
         way: Way = "desc" if str(one.get("dir")).lower() == "desc" else "asc"
         found.append((_FIELDS[name], way))
         if name == "id":
@@ -153,8 +151,13 @@ def _order(asked: Any) -> list[tuple[str, Way]]:
 
 def _key_types(order: Sequence[tuple[str, Way]]) -> list[type]:
     types: list[type] = [
-        str if name in _TEXTS else float if name == "reliability" else bool
-        if name == "is_bid" else int
+        str
+        if name in _TEXTS
+        else float
+        if name == "reliability"
+        else bool
+        if name == "is_bid"
+        else int
         for name, _ in order
     ]
     return types if order and order[-1][0] == "instance_id" else [*types, int]
@@ -165,12 +168,12 @@ def _limit(asked: Any) -> int:
         return _LIMIT
     limit = whole(asked, "limit")
     if limit < 1:
-        raise _invalid("`limit` is 1 to 25")
+        _refuse("`limit` is 1 to 25")
     return min(limit, _LIMIT)
 
 
-def _invalid(msg: str) -> Refusal:
-    return Refusal(400, "invalid_request", msg)
+def _refuse(msg: str) -> NoReturn:
+    raise Refusal(400, "invalid_request", msg)
 
 
 @endpoint("GET", "/v0/instances", roles=ANYONE)

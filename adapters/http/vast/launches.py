@@ -32,7 +32,8 @@ def launch_of(body: Json) -> Json:
         message = "templates are not offered yet: name an image and its options"
         raise unsupported(message)
     if body.get("volume_info") is not None:
-        raise unsupported("volumes are not offered yet: rent a larger disk instead")
+        message = "volumes are not offered yet: rent a larger disk instead"
+        raise unsupported(message)
     if not text(body.get("image"), "image"):
         raise RejectedError("invalid_args", "name an `image` to run")
     return changes_of(body)
@@ -91,7 +92,7 @@ def docker_options(line: str) -> dict[str, str]:
 
 
 def launch_columns(launch: Json) -> Json:
-    """The columns of an instance that say what it runs; none is of another type than clients take."""
+    """The columns of an instance that say what it runs; none of a type that clients do not take."""
     args = launch.get("args")
     return {
         "image_uuid": launch.get("image", ""),

@@ -59,14 +59,10 @@ async def find(call: Call, query: Json) -> list[Json]:
     """The offers that a search of these clients finds, in its order."""
     renter = None if call.principal is None else call.account_id
     asked = read_search(query, renter)
-    return await call.question(
-        lambda connection: found_offers(connection, asked, renter, call.now)
-    )
+    return await call.question(lambda connection: found_offers(connection, asked, renter, call.now))
 
 
-def found_offers(
-    connection: Connection, asked: Asked, renter: int | None, now: int
-) -> list[Json]:
+def found_offers(connection: Connection, asked: Asked, renter: int | None, now: int) -> list[Json]:
     """The offers of a search as rows."""
     if asked.search is None:
         return []
@@ -141,9 +137,7 @@ def prices(base: int | None, storage: Decimal, view: Any) -> Json:
     }
 
 
-def scores(
-    raw: float | None, effective: float | None, total: Decimal | None, ram_gb: int
-) -> Json:
+def scores(raw: float | None, effective: float | None, total: Decimal | None, ram_gb: int) -> Json:
     """The performance of a slice, and what a dollar buys of it."""
     per_dollar = quotient(effective, total)
     return {

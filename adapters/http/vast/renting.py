@@ -239,14 +239,14 @@ async def launch(call: Caller) -> Response[Any]:
             found = []
             if asked.search is not None:
                 found = offers.search(unit.connection, asked.search, unit.now).offers
-            return str(_first(unit, call.account_id, [one.offer_id for one in found], wishes)).encode()
+            return str(
+                _first(unit, call.account_id, [one.offer_id for one in found], wishes)
+            ).encode()
 
         def lives(kept: bytes) -> bool:
             return ask.instance(unit.connection, int(kept)).destroyed_at is None
 
-        kept, replayed = repeats.once(
-            unit, call.account_id, f"launch/{digest}", rent, holds=lives
-        )
+        kept, replayed = repeats.once(unit, call.account_id, f"launch/{digest}", rent, holds=lives)
         view = ask.instance(unit.connection, int(kept))
         if wishes.is_stopped and not replayed:
             rentals.stop(unit, view.instance_id)

@@ -101,7 +101,9 @@ def disk_gb(value: Any, default: int) -> int:
 
 def _limit(limit: int) -> int:
     if limit < 1:
-        raise RejectedError("invalid_args", "a search finds at least one offer: `limit` is 1 or more")
+        raise RejectedError(
+            "invalid_args", "a search finds at least one offer: `limit` is 1 or more"
+        )
     return min(limit, MAX_LIMIT)
 
 
@@ -353,7 +355,7 @@ def _order(value: Any) -> Sequence[tuple[str, Direction]]:
     found: dict[str, Direction] = {}
     for part in value if isinstance(value, list) else []:
         if not (isinstance(part, list) and len(part) == 2 and isinstance(part[0], str)):  # noqa: PLR2004 - a pair
-            message = "`order` is a list of pairs such as [\"dph_total\", \"asc\"]"
+            message = '`order` is a list of pairs such as ["dph_total", "asc"]'
             raise RejectedError("invalid_args", message)
         column = _COLUMNS.get(part[0])
         name = _FLAGS.get(part[0]) if column is None else column.name

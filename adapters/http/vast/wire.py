@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation, localcontext
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from litestar import Response
@@ -31,7 +31,9 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
+def answer(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response[Any]:
     """An answer with exactly the content type that these clients insist on."""
     return Response(
         encode(value), status_code=status, media_type=JSON_TYPE, headers=dict(headers or {})
@@ -105,7 +107,7 @@ def number(value: Any, name: str) -> Decimal:
     """
     try:
         found = Decimal("NaN") if isinstance(value, bool) else Decimal(str(value))
-        if isfinite(found) and abs(found) < 10**18:  # noqa: PLR2004 - beyond every size and time
+        if isfinite(found) and abs(found) < 10**18:
             return found
     except (InvalidOperation, ValueError, OverflowError):
         pass
@@ -186,6 +188,11 @@ def ids(value: Any, name: str, most: int = 1_000) -> list[int]:
     return found
 
 
+def names(*lines: str) -> frozenset[str]:
+    """The words of some lines, as names."""
+    return frozenset(" ".join(lines).split())
+
+
 def _brief(value: Any) -> str:
     return repr(value)[:60]
 
@@ -210,7 +217,7 @@ def keys_of(shown: str | None, types: Sequence[type]) -> list[Any] | None:
         return None
     try:
         raw = base64.urlsafe_b64decode(shown + "=" * (-len(shown) % 4))
-        keys = cast("list[Any]", msgspec.json.decode(raw, type=list[Any]))
+        keys = msgspec.json.decode(raw, type=list[Any])
         if len(keys) == len(types) and all(map(_is_one, keys, types)):
             return keys
     except (binascii.Error, ValueError, msgspec.DecodeError, UnicodeError):

@@ -47,9 +47,7 @@ def require(fields: Mapping[str, Field], name: str) -> Field:
     return fields[name]
 
 
-def _compared(
-    name: str, field: Field, operator: str, value: Any, values: dict[str, Any]
-) -> str:
+def _compared(name: str, field: Field, operator: str, value: Any, values: dict[str, Any]) -> str:
     is_list = operator in _LISTS
     if is_list and not isinstance(value, list):
         raise RejectedError("invalid_args", f"`{name}` {operator}: give a list of values")

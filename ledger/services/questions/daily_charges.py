@@ -66,9 +66,7 @@ SELECT instance_id, day, start, until, amount, (SELECT count(*) FROM days)
 FROM days WHERE %(after)s::boolean IS NOT TRUE OR (day, instance_id) {{sign}} (%(day)s, %(id)s)
 ORDER BY day {{way}}, instance_id {{way}} LIMIT %(limit)s
 """  # noqa: S608 - constants
-_SUMS: Final = ", ".join(
-    f"sum(h.{meter}_quantity), sum(h.{meter}_charge)" for meter in METERS
-)
+_SUMS: Final = ", ".join(f"sum(h.{meter}_quantity), sum(h.{meter}_charge)" for meter in METERS)
 _DAY_ITEMS: Final = f"""
 SELECT h.instance_id, k.day, s.kind, min(h.first_second), max(h.until), s.gpu_rate, s.storage_rate,
        s.up_rate, s.down_rate, {_SUMS}

@@ -161,13 +161,13 @@ def fleet(
     if not order or order[-1][0] != "instance_id":
         columns.append(("i.instance_id", "asc"))
     matching = " AND ".join([_FROM, *conditions])
-    found = connection.execute(f"SELECT count(*) {matching}", values).fetchone()  # noqa: S608 - own names
+    found = connection.execute(f"SELECT count(*) {matching}", values).fetchone()
     if last is not None:
         matching += " AND " + after(columns, last, values)
     sorts = ", ".join(f"{sql} {way}" for sql, way in columns)
     keys = ", ".join(sql for sql, _ in columns)
     rows = connection.execute(
-        f"SELECT {keys}, i.instance_id {matching} ORDER BY {sorts} LIMIT %(limit)s",  # noqa: S608 - own names
+        f"SELECT {keys}, i.instance_id {matching} ORDER BY {sorts} LIMIT %(limit)s",
         values,
     ).fetchall()
     labels = connection.execute(
@@ -188,7 +188,7 @@ def fleet(
 
 _IN_STATES: Final = (
     f"(i.status, i.reason, i.first_run_at IS NOT NULL, {_SILENCE}) IN (SELECT * FROM"
-    " unnest(%(s0)s::text[], %(s1)s::text[], %(s2)s::boolean[], %(s3)s::int[]))"
+    " unnest(%(s0)s::text[], %(s1)s::text[], %(s2)s::boolean[], %(s3)s::int[]))"  # noqa: S608 - own names
 )
 
 
@@ -199,7 +199,7 @@ def _plain(key: Any) -> Any:
 def facets(connection: Connection, account_id: int, now: int) -> list[tuple[State, str, str]]:
     """Which states, GPU names and verifications an account's living instances have."""
     rows = connection.execute(
-        f"SELECT DISTINCT i.status, i.reason, i.first_run_at IS NOT NULL, {_SILENCE},"  # noqa: S608 - own names
+        f"SELECT DISTINCT i.status, i.reason, i.first_run_at IS NOT NULL, {_SILENCE},"
         f" m.gpu_name, s.verification {_FROM} ORDER BY 1, 2, 3, 4, 5, 6",
         {"account": account_id, "now": now},
     )

@@ -63,8 +63,7 @@ def hosted(
             break
         after = page[-1].machine_id
     more = {
-        row[0]: row[1:]
-        for row in connection.execute(_MORE, [[one.machine_id for one in found]])
+        row[0]: row[1:] for row in connection.execute(_MORE, [[one.machine_id for one in found]])
     }
     names = HostedMachine.__struct_fields__[1:]
     return [

@@ -156,9 +156,7 @@ def instances(
     return [_view(row) for row in rows]
 
 
-def instances_by_id(
-    connection: Connection, instance_ids: Sequence[int]
-) -> dict[int, InstanceView]:
+def instances_by_id(connection: Connection, instance_ids: Sequence[int]) -> dict[int, InstanceView]:
     """These instances; those that never were are left out."""
     rows = connection.execute(_BY_ID, {"ids": list(instance_ids)})
     return {row[0]: _view(row) for row in rows}

@@ -85,7 +85,10 @@ def money_rows(
     """
     values: dict[str, Any] = {"account": account_id, "limit": limit + 1}
     matching = " AND ".join(["r.amount <> 0", *where(FIELDS, filters or {}, values)])
-    total = connection.execute(f"{_ROWS} SELECT count(*) FROM r WHERE {matching}", values).fetchone()
+    total = connection.execute(
+        f"{_ROWS} SELECT count(*) FROM r WHERE {matching}",  # noqa: S608 - own names
+        values,
+    ).fetchone()
     way: Literal["asc", "desc"] = "desc" if latest_first else "asc"
     columns = [("r.at", way), ("r.position", way), ("r.part", way)]
     if last is not None:
@@ -93,7 +96,7 @@ def money_rows(
     rows = connection.execute(
         f"{_ROWS} SELECT r.position, r.part, r.kind, r.reference, r.at, r.amount FROM r"
         f" WHERE {matching} ORDER BY {', '.join(f'{sql} {way}' for sql, _ in columns)}"
-        " LIMIT %(limit)s",
+        " LIMIT %(limit)s",  # noqa: S608 - own names
         values,
     ).fetchall()
     assert total is not None
