@@ -45,7 +45,8 @@ from ledger.services.offers import (
     require_offer,
 )
 
-_LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
+_LABEL = re.compile(r"[^\x00-\x1f\x7f]+")
+_LABEL_CHARACTERS_MAX: Final = 1_024
 _MAX_LAUNCH_BYTES: Final = 65_536
 
 
@@ -323,10 +324,15 @@ def check_label(text: str | None) -> None:
     """Refuse a label that could not be shown.
 
     Raises:
-        RejectedError: `invalid_args`.
+        RejectedError: `invalid_args`, or `label_too_long` above 1,024 characters.
     """
-    if text is not None and not _LABEL.fullmatch(text):
-        raise RejectedError("invalid_args", "a label is 1 to 128 printable characters")
+    if text is None:
+        return
+    if len(text) > _LABEL_CHARACTERS_MAX:
+        message = f"a label has at most {_LABEL_CHARACTERS_MAX} characters"
+        raise RejectedError("label_too_long", message)
+    if not _LABEL.fullmatch(text):
+        raise RejectedError("invalid_args", "a label is made of printable characters")
 
 
 def _keep_launch(

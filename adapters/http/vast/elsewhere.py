@@ -1,4 +1,4 @@
-"""What these clients can ask for and this market has not got: refused in words, not by a bare 404."""
+"""What these clients can ask for and this market has not got: refused in words."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every error as these clients read it: an object with `error` for programs and `msg` for people.
 
-The table translates codes of the core; what is not in it keeps its code, and the status of its kind.
+The table translates codes of the core; what is not in it keeps its code, with its kind's status.
 """
 
 from __future__ import annotations

@@ -427,7 +427,7 @@ def _supply(view: GpuSupply) -> Json:
         "total": view.total,
         "available": view.total - view.rented,
         "unavailable": view.rented,
-        "usage": ratio(view.rented, view.total, 6),
+        "usage": ratio(100 * view.rented, view.total, 3),
         "rented_verified": view.rented_verified,
         "avail_verified": view.total_verified - view.rented_verified,
         "rented_unverified": rented_unverified,

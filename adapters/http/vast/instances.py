@@ -129,11 +129,13 @@ def _filters(asked: Any) -> tuple[Filters, list[str | None] | None]:
 
 
 def _statuses(comparisons: dict[str, Any]) -> list[str | None]:
+    found: list[str | None] = []
     for operator, value in comparisons.items():
         given = value if isinstance(value, list) else [value]
-        if operator in {"eq", "in"} and all(one is None or isinstance(one, str) for one in given):
-            return given
-    _refuse(f"`{_STATUS}` is compared with `eq` or `in`")
+        if operator not in {"eq", "in"} or not all(isinstance(one, str | None) for one in given):
+            _refuse(f"`{_STATUS}` is compared with `eq` or `in`")
+        found += given
+    return found
 
 
 def _order(asked: Any) -> list[tuple[str, Way]]:

@@ -42,7 +42,6 @@ _DEFAULT_DISK_GB: Final = 10
 _LOWEST_BID: Final = 1_000_000
 _HIGHEST_BID: Final = 128 * 10**9
 _LAUNCH_OFFERS: Final = 3
-_LABEL_MAX: Final = 1_024
 _GONE: Final = frozenset({"no_such_ask", "no_capacity"})
 
 
@@ -71,7 +70,7 @@ def read_wishes(body: Json) -> Wishes:
     """The wishes of a create request.
 
     Raises:
-        RejectedError: `invalid_args`, `invalid_price`, `label_too_long`.
+        RejectedError: `invalid_args`, `invalid_price`.
         Refusal: `unsupported`.
     """
     bid = None if body.get("price") is None else read_bid(body["price"], _HIGHEST_BID)
@@ -114,12 +113,9 @@ def read_label(value: Any) -> str | None:
     """A label; an empty one is none.
 
     Raises:
-        RejectedError: `label_too_long`, `invalid_args`.
+        RejectedError: `invalid_args`.
     """
-    label = text(value, "label") or None
-    if label is not None and len(label) > _LABEL_MAX:
-        raise RejectedError("label_too_long", f"a label has at most {_LABEL_MAX} characters")
-    return label
+    return text(value, "label") or None
 
 
 # --- one offer ------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def fleet(
 
 _IN_STATES: Final = (
     f"(i.status, i.reason, i.first_run_at IS NOT NULL, {_SILENCE}) IN (SELECT * FROM"
-    " unnest(%(s0)s::text[], %(s1)s::text[], %(s2)s::boolean[], %(s3)s::int[]))"  # noqa: S608 - own names
+    " unnest(%(s0)s::text[], %(s1)s::text[], %(s2)s::boolean[], %(s3)s::int[]))"
 )
 
 

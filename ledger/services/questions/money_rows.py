@@ -96,7 +96,7 @@ def money_rows(
     rows = connection.execute(
         f"{_ROWS} SELECT r.position, r.part, r.kind, r.reference, r.at, r.amount FROM r"
         f" WHERE {matching} ORDER BY {', '.join(f'{sql} {way}' for sql, _ in columns)}"
-        " LIMIT %(limit)s",  # noqa: S608 - own names
+        " LIMIT %(limit)s",
         values,
     ).fetchall()
     assert total is not None
