@@ -28,18 +28,19 @@ class Printed(NamedTuple):
 class Client:
     """The client with a home, a key and a server of its own."""
 
-    def __init__(self, programs: Path, home: Path, url: str, key: str) -> None:
-        """Use the client in the folder *programs* from an empty *home*."""
+    def __init__(self, programs: Path, home: Path, url: str, key: str | None) -> None:
+        """Use the client in the folder *programs* from an empty *home*; it may save its key there."""
         home.mkdir(parents=True, exist_ok=True)
         self._programs = programs
         self._environment = {
-            "PATH": os.environ["PATH"],
+            "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
             "HOME": str(home),
             "VAST_URL": url,
-            "VAST_API_KEY": key,
             "VASTAI_NO_UPDATE_CHECK": "1",
             "COLUMNS": "400",
         }
+        if key is not None:
+            self._environment["VAST_API_KEY"] = key
 
     def __call__(self, *words: str, stdin: str = "") -> Printed:
         """Run one command."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -18,6 +19,20 @@ from tests.vast.loopback import Loopback
 
 __all__ = ["Api", "api"]
 
+GOOD: Final[dict[str, Any]] = {
+    "verification": "verified",
+    "reliability": 0.995,
+    "checks": 5_000,
+    "lower_bound": 0.99,
+    "score": 50.0,
+    "country": "SE",
+    "cuda": 12.8,
+    "ports": 16,
+    "driver": "570.86.10",
+    "driver_number": 570_086_010,
+    "compute_capability": 890,
+}
+"""What the guide's first search asks of a machine, and more than that."""
 Person = Callable[[str, Role], Client]
 
 
@@ -50,19 +65,5 @@ def person(market: Market, loopback: Loopback, programs: Path, tmp_path: Path) -
 def good_machine(market: Market, **options: object) -> int:
     """A machine that the guide's first search finds: verified, reliable, with open ports."""
     machine = market.machine(**{"floor": 100_000_000, **options})  # type: ignore[arg-type]
-    describe(
-        market,
-        machine,
-        verification="verified",
-        reliability=0.995,
-        checks=5_000,
-        lower_bound=0.99,
-        score=50.0,
-        country="SE",
-        cuda=12.8,
-        ports=16,
-        driver="570.86.10",
-        driver_number=570_086_010,
-        compute_capability=890,
-    )
+    describe(market, machine, **GOOD)
     return machine
