@@ -21,6 +21,7 @@ Pricing = Literal["on-demand", "bid", "reserved"]
 DEFAULT_STORAGE_GB: Final = 8
 MAX_DISK_GB: Final = 2**31 - 1
 MAX_LIST: Final = 1_000
+_TRUTHS: Final = frozenset({"true", "false", "none"})
 _ANY: Final = frozenset({"any", "?", "*"})
 _NOT_FILTERS: Final = frozenset({"order", "type", "limit", "allocated_storage", "disable_bundling"})
 _PRICINGS: Final[dict[str, Pricing]] = {
@@ -147,9 +148,9 @@ def _filter(name: str, asked: dict[str, Any], pricing: Pricing) -> Filters | Non
     if name in CONSTANTS or name == "is_bid":
         held = pricing == "bid" if name == "is_bid" else CONSTANTS[name]
         return {} if all(_holds(held, op, value) for op, value in asked.items()) else None
-    if name in _FLAGS:
+    if name in FLAGS:
         return _flag_filter(name, asked)
-    column = _COLUMNS.get(name)
+    column = COLUMNS.get(name)
     if column is None or any(_is_null(value) for value in asked.values()):
         return None
     return {column.name: _translated(name, column, asked)}
@@ -202,8 +203,12 @@ def _same(held: Any, value: Any) -> bool:
 
 def _flag_filter(name: str, asked: dict[str, Any]) -> Filters | None:
     """Conditions on a column of two values: those of them that meet every comparison."""
+    for value in asked.values():
+        for one in value if isinstance(value, list) else [value]:
+            if str(one).lower() not in _TRUTHS:
+                number(one, name)
     met = [one for one in (False, True) if all(_holds(one, op, v) for op, v in asked.items())]
-    column = _FLAGS[name]
+    column = FLAGS[name]
     if not met:
         return None
     return {column: {"in": met} if len(met) > 1 else {"eq": met[0]}}
@@ -292,7 +297,7 @@ CONSTANTS: Final[dict[str, Any]] = {
     "nw_disk_avg_bw": None,
 }
 """What is the same of every offer here, or measured by nobody."""
-_FLAGS: Final = {
+FLAGS: Final = {
     "verified": "verified",
     "datacenter": "secure",
     "hosting_type": "secure",
@@ -301,7 +306,7 @@ _FLAGS: Final = {
     "static_ip": "static_ip",
     "has_avx": "has_avx",
 }
-_COLUMNS: Final[dict[str, _Column]] = {
+COLUMNS: Final[dict[str, _Column]] = {
     **{name: _Column("offer_id") for name in ("id", "ask_contract_id")},
     **{name: _Column("score_per_dollar") for name in ("score", "dlperf_per_dphtotal")},
     **{name: _Column("reliability") for name in ("reliability", "reliability2")},
@@ -357,8 +362,8 @@ def _order(value: Any) -> Sequence[tuple[str, Direction]]:
         if not (isinstance(part, list) and len(part) == 2 and isinstance(part[0], str)):  # noqa: PLR2004 - a pair
             message = '`order` is a list of pairs such as ["dph_total", "asc"]'
             raise RejectedError("invalid_args", message)
-        column = _COLUMNS.get(part[0])
-        name = _FLAGS.get(part[0]) if column is None else column.name
+        column = COLUMNS.get(part[0])
+        name = FLAGS.get(part[0]) if column is None else column.name
         if name is not None:
             found.setdefault(name, "desc" if str(part[1]).lower() == "desc" else "asc")
     if not found or next(iter(found.items())) == DEFAULT_ORDER[0]:
