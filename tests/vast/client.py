@@ -29,7 +29,7 @@ class Client:
     """The client with a home, a key and a server of its own."""
 
     def __init__(self, programs: Path, home: Path, url: str, key: str | None) -> None:
-        """Use the client in the folder *programs* from an empty *home*; it may save its key there."""
+        """Use the client in the folder *programs*; it keeps its files in *home*."""
         home.mkdir(parents=True, exist_ok=True)
         self._programs = programs
         self._environment = {

@@ -22,7 +22,7 @@ def of(market: Market, account: int) -> list[InstanceView]:
 
 
 def test_renting_reading_and_ending(market: Market, loopback: Loopback, person: Person) -> None:
-    """Search, create, read, stop, start, label, bid and destroy print what the ledger then holds."""
+    """Search, create, read, stop, start, label, bid and destroy print what the ledger holds."""
     machine = good_machine(market)
     alice = person("alice", "renter")
     account = market.account("alice")
@@ -157,7 +157,7 @@ def test_money(market: Market, loopback: Loopback, person: Person) -> None:
 
 
 def test_hosts(market: Market, loopback: Loopback, person: Person) -> None:
-    """A host lists, prices, schedules and removes its machine; the client shows what became of it."""
+    """A host lists, prices, schedules and removes its machine; the client shows what came of it."""
     machine = good_machine(market)
     bob, alice = person("bob", "host"), person("alice", "renter")
     number = str(machine)

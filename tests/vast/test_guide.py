@@ -1,4 +1,4 @@
-"""The guide's routine, end to end: the real client and SDK against the real program and its agent."""
+"""The guide's routine, end to end: the real client and SDK, the real program and its agent."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def place() -> Iterator[Place]:
 
 
 def test_the_guide(place: Place, programs: Path, tmp_path: Path) -> None:
-    """C28, C29: search, launch, outbid, resume, stop, destroy; the bill is the ledger's to a nano."""
+    """C28, C29: search, launch, outbid, resume, stop, destroy; the bill is the ledger's."""
     serving = place.serving
     alice_key = serving.person("alice", "renter", "100")
     carol_key = serving.person("carol", "renter", "100")

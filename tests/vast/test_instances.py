@@ -95,7 +95,7 @@ def test_create_says_how_it_is_rented(api: Api) -> None:
 
 
 def test_a_repeated_create_is_the_same_instance(api: Api) -> None:
-    """IDEM-01, IDEM-02, C21: (account, offer) names one instance as long as it lives, then no ask."""
+    """IDEM-01, IDEM-02, C21: (account, offer) is one instance as long as it lives, then none."""
     offer = offer_of(api.market, good_machine(api.market, gpus=2), 1)
     first = ok(create(api, offer))
     again = ok(create(api, offer))
@@ -211,7 +211,7 @@ def test_bulk_is_per_offer(api: Api) -> None:
 
 
 def test_launch_takes_the_best_that_is_there(api: Api) -> None:
-    """A launch rents the first offer found; its repeat is the same instance until it is destroyed."""
+    """A launch rents the first offer found; its repeat is the same instance while it lives."""
     good_machine(api.market, gpu_hour=2 * DOLLAR)
     cheap = good_machine(api.market)
     first = ok(api("alice", "PUT", "/api/v0/launch_instance/", LAUNCH))
@@ -234,7 +234,7 @@ def test_launch_takes_the_best_that_is_there(api: Api) -> None:
 
 
 def test_commands_are_idempotent_by_state(api: Api) -> None:
-    """C18, C39, LIFE-04: start, stop, label, bid and destroy again change nothing and are successes."""
+    """C18, C39, LIFE-04: start, stop, label, bid and destroy again change nothing and succeed."""
     market = api.market
     machine = good_machine(market)
     instance = ok(create(api, offer_of(market, machine)))["new_contract"]
@@ -283,7 +283,7 @@ def test_what_is_not_ones_own_is_not_there(api: Api) -> None:
 
 
 def test_prepaying(api: Api) -> None:
-    """Prepaying locks a deposit once in 600 s; without credit it is a 411; the deposit can be read."""
+    """Prepaying locks a deposit once in 600 s; without credit it is a 411."""
     market = api.market
     machine = good_machine(market, gpu_hour=DOLLAR)
     offer = offer_of(market, machine)
@@ -426,9 +426,8 @@ def test_pages_hold_every_row_once(api: Api) -> None:
     unlabelled = listed(api, select_filters={"label": {"in": [None]}})
     assert {one["label"] for one in unlabelled["instances"]} == {None}
     assert unlabelled["instances_found"] == 2
-    both = listed(
-        api, select_filters={"label": {"in": ["c", None]}, "gpu_name": {"in": ["RTX 4090"]}}
-    )
+    wanted = {"label": {"in": ["c", None]}, "gpu_name": {"in": ["RTX 4090"]}}
+    both = listed(api, select_filters=wanted)
     assert both["instances_found"] == 3
     facets = ok(api("alice", "GET", "/api/v0/instances/filters/"))["filters"]
     assert facets == [
@@ -460,7 +459,7 @@ def test_a_list_that_cannot_be_meant_is_refused(api: Api, query: Row, error: str
 
 
 def test_old_and_new_list_agree(api: Api) -> None:
-    """API-01, API-02: the old list is served too, with the same rows, and a bad key is a 401 there."""
+    """API-01, API-02: the old list is served too, with the same rows; a bad key is a 401."""
     market = api.market
     machine = good_machine(market, gpus=2)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Searches as these clients send them: every column and operator, units, wildcards, prices, order."""
+"""Searches as these clients send them: columns, operators, units, wildcards, prices, order."""
 
 from __future__ import annotations
 
@@ -53,19 +53,10 @@ DERIVED = frozenset({"gpu_frac", "score", "dlperf", "dlperf_per_dphtotal", "reli
 
 
 MEASURED = frozenset(
-    [
-        "cpu_ghz",
-        "disk_bw",
-        "cuda_max_good",
-        "compute_cap",
-        "driver_vers",
-        "direct_port_count",
-        "bw_nvlink",
-        "pcie_bw",
-        "pci_gen",
-        "gpu_mem_bw",
-        "gpu_max_power",
-    ]
+    {
+        *("cpu_ghz", "disk_bw", "cuda_max_good", "compute_cap", "driver_vers", "bw_nvlink"),
+        *("direct_port_count", "pcie_bw", "pci_gen", "gpu_mem_bw", "gpu_max_power"),
+    }
 )
 KINDS = ("on-demand", "bid", "reserved")
 PRICES = frozenset({"dph_base", "dph_total", "min_bid", "discounted_dph_total"})
@@ -154,7 +145,7 @@ def test_every_number_filters_as_it_is_shown(bazaar: Api, kind: str) -> None:
 
 
 def test_texts_places_and_flags(bazaar: Api) -> None:
-    """Names take spaces or underscores, places their code, flags any spelling, lists any of these."""
+    """Names take spaces or underscores, places their code, flags any spelling, lists each."""
     every = offers(bazaar, {})
 
     def ids(**query: Any) -> set[int]:
@@ -235,7 +226,7 @@ def test_what_cannot_be_meant_is_refused(bazaar: Api, query: Row) -> None:
 
 
 def test_order_limit_and_columns(bazaar: Api) -> None:
-    """Rows come in the order asked for with nulls last; `search/asks` cuts rows to their columns."""
+    """Rows come in the order asked for, nulls last; `search/asks` cuts rows to their columns."""
     for name in ("dph_total", "dlperf_per_dphtotal", "reliability", "num_gpus", "inet_down"):
         for way in ("asc", "desc"):
             found = offers(bazaar, {"order": [[name, way], ["id", "asc"]]})

@@ -187,7 +187,7 @@ def fleet(
 
 
 _IN_STATES: Final = (
-    f"(i.status, i.reason, i.first_run_at IS NOT NULL, {_SILENCE}) IN (SELECT * FROM"
+    f"(i.status, i.reason, i.first_run_at IS NOT NULL, {_SILENCE}) IN (SELECT * FROM"  # noqa: S608 - own names
     " unnest(%(s0)s::text[], %(s1)s::text[], %(s2)s::boolean[], %(s3)s::int[]))"
 )
 

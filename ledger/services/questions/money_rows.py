@@ -94,7 +94,7 @@ def money_rows(
     if last is not None:
         matching += " AND " + after(columns, last, values)
     rows = connection.execute(
-        f"{_ROWS} SELECT r.position, r.part, r.kind, r.reference, r.at, r.amount FROM r"
+        f"{_ROWS} SELECT r.position, r.part, r.kind, r.reference, r.at, r.amount FROM r"  # noqa: S608 - own names
         f" WHERE {matching} ORDER BY {', '.join(f'{sql} {way}' for sql, _ in columns)}"
         " LIMIT %(limit)s",
         values,

@@ -44,10 +44,13 @@ class Field(NamedTuple):
 
 def fields(kind: SearchKind) -> dict[str, Field]:
     """The fields of an offer, priced for one rental kind."""
+    return {**_FIELDS, **_priced(kind, STORAGE)}
+
+
+def _priced(kind: SearchKind, storage: str) -> dict[str, Field]:
     base = f"o.{kind}_cost"
-    total = f"({base} + {STORAGE})"
+    total = f"({base} + {storage})"
     return {
-        **_FIELDS,
         "dph_base": Field(base, "dollars", "GPU price of the slice per hour", bound=base),
         "dph_total": Field(
             total, "dollars", "with the requested disk; never with traffic", bound=base
@@ -62,10 +65,14 @@ def fields(kind: SearchKind) -> dict[str, Field]:
 
 
 def frontend_fields(kind: SearchKind) -> dict[str, Field]:
-    """What frontends of other markets also sort and filter by; `renter` is whose search it is."""
+    """What frontends of other markets also sort and filter by; `renter` is whose search it is.
+
+    They show an hour of a disk rounded half to even, and filter by what they show.
+    """
     available = "(o.bookable AND o.interruptible_cost IS NOT NULL)"
     return {
         **_FRONTEND_FIELDS,
+        **_priced(kind, _ROUNDED),
         "available": Field(
             available if kind == "interruptible" else "o.rentable",
             "flag",
@@ -76,6 +83,7 @@ def frontend_fields(kind: SearchKind) -> dict[str, Field]:
 
 LASTING_SECONDS: Final = 10 * 365 * 86_400
 """How long a listing without an end is said to last where an end has to be named."""
+_ROUNDED: Final = "round(o.storage_cost * %(disk)s / 720)"
 _LASTS: Final = f"coalesce(o.until, %(now)s + {LASTING_SECONDS})"
 _FRONTEND_FIELDS: Final[dict[str, Field]] = {
     "machine_gpus": Field("m.gpus", "whole", "GPUs of the machine", in_machine=True),
@@ -88,11 +96,12 @@ _FRONTEND_FIELDS: Final[dict[str, Field]] = {
         "o.reserved_cost", "dollars", "prepaid for a month, per hour", bound="o.reserved_cost"
     ),
     "reserved_total": Field(
-        "(o.reserved_cost + floor(o.storage_cost * %(disk)s / 720))",
+        f"(o.reserved_cost + {_ROUNDED})",
         "dollars",
         "the same with the requested disk",
         bound="o.reserved_cost",
     ),
+    "storage_total": Field(_ROUNDED, "dollars", "$ per hour of the requested disk"),
     "opened_at": Field("o.opened_at", "whole", "since when the offer is open"),
     "ends_at": Field(_LASTS, "whole", "when the listing ends; far ahead where it does not"),
     "lasts": Field(f"({_LASTS} - %(now)s)", "whole", "seconds until then"),
