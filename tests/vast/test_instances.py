@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-import pytest
 
 from adapters.http.vast.instance_rows import COLUMNS
 from ledger.services import listings
@@ -69,13 +68,17 @@ def show(api: Api, instance: int, who: str = "alice") -> Row | None:
     return found
 
 
-def listed(api: Api, who: str = "alice", **query: Any) -> Row:
-    """A page of the list."""
-    words = "&".join(
+def words(query: Row) -> str:
+    """A query as the client writes it: texts as they are, everything else as JSON."""
+    return "&".join(
         f"{name}={quote(value if isinstance(value, str) else json.dumps(value))}"
         for name, value in query.items()
     )
-    page: Row = ok(api(who, "GET", f"/api/v1/instances/?{words}"))
+
+
+def listed(api: Api, who: str = "alice", **query: Any) -> Row:
+    """A page of the list."""
+    page: Row = ok(api(who, "GET", f"/api/v1/instances/?{words(query)}"))
     return page
 
 
@@ -119,42 +122,40 @@ def test_a_second_create_with_the_same_label_is_visible(api: Api) -> None:
     assert listed(api)["label_counts"] == {"run-42": 2}
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "error"),
-    [
-        ({"price": 0.09}, 400, "invalid_price"),
-        ({"price": 0.0009}, 400, "invalid_price"),
-        ({"price": 129}, 400, "invalid_price"),
-        ({"price": "much"}, 400, "invalid_price"),
-        ({"price": True}, 400, "invalid_price"),
-        ({"disk": 10**12}, 400, "invalid_args"),
-        ({"disk": -1}, 400, "invalid_args"),
-        ({"disk": 3_000}, 400, "invalid_args"),
-        ({"image": None}, 400, "invalid_args"),
-        ({"label": "x" * 1_025}, 400, "label_too_long"),
-        ({"label": "a\x00b"}, 400, "invalid_args"),
-        ({"env": "-z 1"}, 400, "invalid_args"),
-        ({"env": 7}, 400, "invalid_args"),
-        ({"args": "echo"}, 400, "invalid_args"),
-        ({"target_state": "dancing"}, 400, "invalid_args"),
-        ({"template_hash_id": "abc"}, 400, "unsupported"),
-        ({"volume_info": {"volume_id": 1}}, 400, "unsupported"),
-    ],
+REFUSED: tuple[tuple[Row, int, str], ...] = (
+    ({"price": 0.09}, 400, "invalid_price"),
+    ({"price": 0.0009}, 400, "invalid_price"),
+    ({"price": 129}, 400, "invalid_price"),
+    ({"price": "much"}, 400, "invalid_price"),
+    ({"price": True}, 400, "invalid_price"),
+    ({"disk": 10**12}, 400, "invalid_args"),
+    ({"disk": -1}, 400, "invalid_args"),
+    ({"disk": 3_000}, 400, "invalid_args"),
+    ({"image": None}, 400, "invalid_args"),
+    ({"label": "x" * 1_025}, 400, "label_too_long"),
+    ({"label": "a\x00b"}, 400, "invalid_args"),
+    ({"env": "-z 1"}, 400, "invalid_args"),
+    ({"env": 7}, 400, "invalid_args"),
+    ({"args": "echo"}, 400, "invalid_args"),
+    ({"target_state": "dancing"}, 400, "invalid_args"),
+    ({"template_hash_id": "abc"}, 400, "unsupported"),
+    ({"volume_info": {"volume_id": 1}}, 400, "unsupported"),
 )
-def test_a_refused_create_leaves_nothing(api: Api, changes: Row, status: int, error: str) -> None:
+
+
+def test_a_refused_create_leaves_nothing(api: Api) -> None:
     """AUC-01, C6: a refusal names its reason, and neither instance nor charge exists."""
     offer = offer_of(api.market, good_machine(api.market))
     head = api.market.head()
-    refused(create(api, offer, **changes), status, error)
-    assert (living(api.market), api.market.head()) == (0, head)
+    for changes, status, error in REFUSED:
+        refused(create(api, offer, **changes), status, error)
+        assert (living(api.market), api.market.head()) == (0, head), changes
 
 
 def test_without_credit_nothing_is_rented(api: Api) -> None:
-    """C22, API-01: what an account cannot pay, or its cap forbids, is a 400 and not a 402."""
+    """C22: what an account cannot pay is a 400, and not a 402 as in the native API."""
     offer = offer_of(api.market, good_machine(api.market, gpu_hour=200 * DOLLAR, floor=None))
     refused(create(api, offer, price=None), 400, "insufficient_credit")
-    cap = {"usd_per_hour": "0.1"}
-    assert api("alice", "PUT", "/v1/caps", cap).status_code in {200, 404, 405, 422}
     assert living(api.market) == 0
 
 
@@ -435,27 +436,23 @@ def test_pages_hold_every_row_once(api: Api) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("query", "error"),
-    [
-        ({"select_cols": ["no_such"]}, "invalid_request"),
-        ({"select_filters": {"no_such": {"eq": 1}}}, "invalid_request"),
-        ({"select_filters": {"label": {"like": "x"}}}, "invalid_request"),
-        ({"select_filters": {"num_gpus": {"eq": "x"}}}, "invalid_request"),
-        ({"order_by": [{"col": "no_such", "dir": "asc"}]}, "invalid_request"),
-        ({"after_token": "nonsense"}, "invalid_token"),
-        ({"after_token": "WyJhIl0"}, "invalid_token"),
-        ({"limit": 0}, "invalid_request"),
-        ({"select_filters": "{cut"}, "invalid_args"),
-    ],
+WRONG_LISTS: tuple[tuple[Row, str], ...] = (
+    ({"select_cols": ["no_such"]}, "invalid_request"),
+    ({"select_filters": {"no_such": {"eq": 1}}}, "invalid_request"),
+    ({"select_filters": {"label": {"like": "x"}}}, "invalid_request"),
+    ({"select_filters": {"num_gpus": {"eq": "x"}}}, "invalid_request"),
+    ({"order_by": [{"col": "no_such", "dir": "asc"}]}, "invalid_request"),
+    ({"after_token": "nonsense"}, "invalid_token"),
+    ({"after_token": "WyJhIl0"}, "invalid_token"),
+    ({"limit": 0}, "invalid_request"),
+    ({"select_filters": "{cut"}, "invalid_args"),
 )
-def test_a_list_that_cannot_be_meant_is_refused(api: Api, query: Row, error: str) -> None:
+
+
+def test_a_list_that_cannot_be_meant_is_refused(api: Api) -> None:
     """API-01, C4: a wrong column, operator or token is a 400, never a 200 with nothing in it."""
-    words = "&".join(
-        f"{name}={quote(value if isinstance(value, str) else json.dumps(value))}"
-        for name, value in query.items()
-    )
-    refused(api("alice", "GET", f"/api/v1/instances/?{words}"), 400, error)
+    for query, error in WRONG_LISTS:
+        refused(api("alice", "GET", f"/api/v1/instances/?{words(query)}"), 400, error)
 
 
 def test_old_and_new_list_agree(api: Api) -> None:

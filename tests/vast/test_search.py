@@ -200,29 +200,29 @@ def test_what_offers_do_not_have_matches_nothing(bazaar: Api) -> None:
     assert len(offers(bazaar, {"no_such_column": {"eq": "any"}, "cluster_id": {"eq": None}})) == 13
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"num_gpus": {"eq": "many"}},
-        {"num_gpus": {"like": 1}},
-        {"num_gpus": {"in": 1}},
-        {"num_gpus": {"eq": {"a": 1}}},
-        {"gpu_name": {"eq": "a\x00b"}},
-        {"static_ip": {"eq": "perhaps"}},
-        {"verified": {"gt": "x"}},
-        {"type": "auction"},
-        {"order": ["dph_total"]},
-        {"limit": 0},
-        {"limit": "all"},
-        {"allocated_storage": -1},
-        {"allocated_storage": "NaN"},
-    ],
+WRONG: tuple[Row, ...] = (
+    {"num_gpus": {"eq": "many"}},
+    {"num_gpus": {"like": 1}},
+    {"num_gpus": {"in": 1}},
+    {"num_gpus": {"eq": {"a": 1}}},
+    {"gpu_name": {"eq": "a\x00b"}},
+    {"static_ip": {"eq": "perhaps"}},
+    {"verified": {"gt": "x"}},
+    {"type": "auction"},
+    {"order": ["dph_total"]},
+    {"limit": 0},
+    {"limit": "all"},
+    {"allocated_storage": -1},
+    {"allocated_storage": "NaN"},
 )
-def test_what_cannot_be_meant_is_refused(bazaar: Api, query: Row) -> None:
+
+
+def test_what_cannot_be_meant_is_refused(bazaar: Api) -> None:
     """A value, operator, type or order that cannot be is a 400 with both `error` and `msg`."""
-    body = bundles(bazaar, query, status=400).json()
-    assert (body["success"], body["error"]) == (False, "invalid_args")
-    assert body["msg"]
+    for query in WRONG:
+        body = bundles(bazaar, query, status=400).json()
+        assert (body["success"], body["error"]) == (False, "invalid_args"), query
+        assert body["msg"]
 
 
 def test_order_limit_and_columns(bazaar: Api) -> None:

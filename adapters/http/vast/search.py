@@ -194,10 +194,12 @@ def _holds(held: Any, operator: str, value: Any) -> bool:
 
 
 def _same(held: Any, value: Any) -> bool:
-    if isinstance(held, bool):
-        return str(value).lower() in ({"true", "1"} if held else {"false", "0", "none"})
+    if isinstance(held, bool) and str(value).lower() in _TRUTHS:
+        return (str(value).lower() == "true") == held
     if held is None or value is None:
         return held is value
+    if isinstance(held, int):
+        return number(value, "value") == int(held)
     return str(held) == str(value)
 
 
