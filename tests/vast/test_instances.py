@@ -350,7 +350,7 @@ def test_price_increases(api: Api) -> None:
 
 
 def test_a_row_has_every_column_and_no_null_that_clients_trip_over(api: Api) -> None:
-    """API-05, API-07, C15, C36: numbers, pairs and objects are there; uptime only after the start."""
+    """API-05, API-07, C15, C36: numbers, pairs and objects are there; uptime after the start."""
     market = api.market
     machine = good_machine(market)
     instance = ok(create(api, offer_of(market, machine)))["new_contract"]
@@ -378,7 +378,7 @@ def test_a_row_has_every_column_and_no_null_that_clients_trip_over(api: Api) -> 
 
 
 def test_silence_shows(api: Api) -> None:
-    """A machine that is silent for a minute makes its instances unknown, for five minutes offline."""
+    """A machine silent for a minute makes its instances unknown, for five minutes offline."""
     market = api.market
     machine = good_machine(market)
     instance = ok(create(api, offer_of(market, machine)))["new_contract"]

@@ -213,7 +213,7 @@ def test_earnings_are_net_of_the_fee(used: Api) -> None:
 
 
 def test_transfers_are_once_in_ten_minutes(api: Api) -> None:
-    """IDEM-03, IDEM-05: the same transfer again is the first one; refusals are a 200 with a text."""
+    """IDEM-03, IDEM-05: the same transfer again is the first; refusals are a 200 with a text."""
     path = "/api/v0/commands/transfer_credit/"
     body = {"sender": "me", "recipient": "bob", "amount": 25.5}
     assert ok(api("alice", "PUT", path, body))["replayed"] is False
