@@ -218,7 +218,8 @@ def test_the_sdk(place: Place, programs: Path, tmp_path: Path) -> None:
     key = serving.person("alice", "renter", "100")
     place.praise()
     done = Client(programs, tmp_path / "alice", serving.url, key).python(SDK)
-    said = json.loads(done.out.splitlines()[-1]) if done.out else done.err
+    assert done.out, done.err
+    said = json.loads(done.out.splitlines()[-1])
     assert {name: said[name] for name in ("datacenter", "label", "bid", "gone", "refused")} == {
         "datacenter": False,
         "label": "run-43",

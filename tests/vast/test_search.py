@@ -279,8 +279,9 @@ def test_the_guides_searches(api: Api) -> None:
         describe(market, machine, **known)
     assert [one["machine_id"] for one in offers(api, SEARCH_A)] == [wanted]
     box = good_machine(market, gpus=8, gpu_hour=2 * DOLLAR)
-    for known in ({"secure": True}, {"secure": True, "nvlink_gb_s": 450.0}):
-        describe(market, box, **known)
+    boxes: tuple[Row, ...] = ({"secure": True}, {"secure": True, "nvlink_gb_s": 450.0})
+    for measured in boxes:
+        describe(market, box, **measured)
         assert offers(api, SEARCH_B) == [], "24 GB are not 80"
     with market.ledger.database.connect() as connection:
         connection.execute("UPDATE machines SET gpu_ram_gb = 80 WHERE machine_id = %s", [box])
