@@ -63,7 +63,7 @@ BROKEN: tuple[tuple[str, str, Any, int, str], ...] = (
     ("PUT", "/api/v0/asks/1/", b"\xff", 400, "invalid_args"),
     ("PUT", "/api/v0/asks/1/", b"[" * 50_000, 400, "invalid_args"),
     ("PUT", "/api/v0/asks/1/", b'{"price": NaN}', 400, "invalid_args"),
-    ("PUT", "/api/v0/asks/99999999999999999999/", CREATE, 400, "invalid_args"),
+    ("PUT", "/api/v0/asks/99999999999999999999/", CREATE, 404, "invalid_args"),
     ("PUT", "/api/v0/asks/1/", b" " * 200_000, 413, "too_large"),
     ("PUT", "/api/v0/instances/", {"state": "running", "ids": []}, 400, "invalid_args"),
     ("PUT", "/api/v0/instances/1/", {}, 400, "invalid_args"),

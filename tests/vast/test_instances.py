@@ -254,7 +254,8 @@ def test_commands_are_idempotent_by_state(api: Api) -> None:
     refused(api("alice", "PUT", bid, {"price": 32.01}), 400, "invalid_price")
     stop = ok(api("alice", "PUT", "/api/v0/instances/", {"state": "stopped", "ids": [instance]}))
     assert stop["results"][str(instance)]["storage_total_cost"] == 0.020833333, "LIFE-01, C1"
-    for sent in (None, {}):
+    bodies: tuple[Row | None, ...] = (None, {})
+    for sent in bodies:
         ok(api("alice", "DELETE", path, sent))
     head = market.head()
     ok(api("alice", "DELETE", "/api/v0/instances/", {"instance_ids": [instance]}))
