@@ -264,8 +264,8 @@ def _country(value: Any, _name: str) -> str:
 
 def _driver(value: Any, name: str) -> int:
     """570.86.10 is 570086010: three digits per part."""
-    parts = str(value).split(".")
-    if len(parts) == 1:
+    parts = value.split(".") if isinstance(value, str) else []
+    if len(parts) < 2:  # noqa: PLR2004 - not a version: the number itself
         return whole(value, name)
     found = 0
     for part in (*parts, "0", "0")[:3]:
