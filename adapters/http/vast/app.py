@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import certifi
+from anyio import CapacityLimiter
 from litestar import Litestar, MediaType, Response, asgi, get
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
@@ -39,6 +40,10 @@ from ledger.errors import LedgerError
 from ledger.services.ledger import Ledger
 
 MAX_BODY_BYTES: Final = 131_072
+READERS: Final = 5
+WRITERS: Final = 3
+"""How many requests use the database at once. A crowd waits here, in order and without a limit of
+time, and not for a connection of the pool, which gives up after seconds."""
 _MODULES: Final = (
     offers,
     renting,
@@ -65,7 +70,13 @@ def frontend(ledger: Ledger) -> list[Any]:
             Exception: on_any_error,
         },
         request_max_body_size=MAX_BODY_BYTES,
-        state=State({"ledger": ledger}),
+        state=State(
+            {
+                "ledger": ledger,
+                "readers": CapacityLimiter(READERS),
+                "writers": CapacityLimiter(WRITERS),
+            }
+        ),
         openapi_config=None,
         logging_config=None,
     )

@@ -86,7 +86,8 @@ class Call:
             with self.ledger.reading() as connection:
                 return ask(connection)
 
-        return await anyio.to_thread.run_sync(run)
+        readers = self._request.app.state.readers
+        return await anyio.to_thread.run_sync(run, limiter=readers)
 
     async def carry_out(self, do: Callable[[Unit], T]) -> T:
         """Carry out a command in one transaction."""
@@ -95,7 +96,8 @@ class Call:
             with self.ledger.unit() as unit:
                 return do(unit)
 
-        return await anyio.to_thread.run_sync(run)
+        writers = self._request.app.state.writers
+        return await anyio.to_thread.run_sync(run, limiter=writers)
 
     async def command(self, do: Callable[[Unit], Any]) -> Response[Any]:
         """Carry out a command and answer what it gives."""
@@ -144,7 +146,7 @@ async def _principal(
         note_use(ledger, principal, now)
         return principal
 
-    return await anyio.to_thread.run_sync(check)
+    return await anyio.to_thread.run_sync(check, limiter=request.app.state.readers)
 
 
 def endpoint(
