@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test check bench soak docs lock clean
+.PHONY: help install demo serve test check bench soak clients docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -32,6 +32,9 @@ bench: $(STAMP) ## Measure speed and size, write docs/performance.md
 
 soak: $(STAMP) ## Run the long tests that kill processes again and again
 	@$(BIN)/pytest -m soak
+
+clients: $(STAMP) ## Run other people's clients against the server (installs them once)
+	@$(BIN)/pytest -m clients
 
 docs: $(STAMP) ## Write the generated parts of docs/ again
 	@$(BIN)/python tools/make_docs.py

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, Final
 
 import anyio.to_thread
@@ -127,6 +129,19 @@ async def openapi_json(request: Request[Any, Any, State]) -> Response[dict[str, 
     return Response(request.app.openapi_schema.to_schema(), media_type=MediaType.JSON)
 
 
+_FRONTENDS: Final = ("adapters.http.vast",)
+"""Packages that serve the clients of other markets; one that is not there is not served."""
+
+
+def _frontends() -> list[Any]:
+    return [
+        handler
+        for name in _FRONTENDS
+        if find_spec(name) is not None
+        for handler in import_module(name).frontend()
+    ]
+
+
 def create_app(
     ledger: Ledger, usage_service: UsageService, images: ImageResolver | None = None
 ) -> Litestar:
@@ -167,6 +182,8 @@ def build_app() -> Litestar:
     for tag, (module, _) in _TAGS.items():
         for handler in module.HANDLERS:
             handlers.append(document(handler, tag))
+
+    handlers += _frontends()
 
     def counting(app: ASGIApp) -> ASGIApp:
         async def middleware(scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -139,6 +140,22 @@ class Vault:
         cipher = AESGCM(self._data_key(connection, subject))
         return _open(cipher, sealed, f"{subject}//{context}")
 
+    def open_all(
+        self, connection: Connection, items: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], bytes]:
+        """The values of many (subject, name) at once; those that were erased are left out."""
+        rows = connection.execute(
+            "SELECT s.subject, s.wrapped_key, i.name, i.sealed FROM vault_items i"
+            " JOIN vault_subjects s USING (subject) WHERE (i.subject, i.name) IN"
+            " (SELECT * FROM unnest(%s::text[], %s::text[]))",
+            [[subject for subject, _ in items], [name for _, name in items]],
+        ).fetchall()
+        keys = {row[0]: AESGCM(_open(self._wrap, row[1], row[0])) for row in rows}
+        return {
+            (subject, name): _open(keys[subject], sealed, f"{subject}/{name}")
+            for subject, _, name, sealed in rows
+        }
+
     def remove(self, connection: Connection, subject: str, names: list[str]) -> None:
         """Destroy what is kept under these names; names without anything are no matter."""
         connection.execute(
@@ -190,6 +207,12 @@ class LockedVault(Vault):
 
     def names(self, connection: Connection, subjects: list[str]) -> dict[str, str]:
         """No name can be read."""
+        return {}
+
+    def open_all(
+        self, connection: Connection, items: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], bytes]:
+        """Nothing can be read."""
         return {}
 
 

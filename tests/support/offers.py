@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from adapters.hostagent.reports import constant_block
 from ledger.projections.facts.market import refresh
+from ledger.store.database import Database
 from tests.support.market import Market
 
 _STANDING = frozenset(
@@ -19,7 +20,12 @@ def describe(market: Market, machine: int, **known: Any) -> None:
 
     For questions only: no fact says these things, and a rebuild would not find them.
     """
-    with market.ledger.database.connect() as connection:
+    describe_in(market.ledger.database, machine, **known)
+
+
+def describe_in(database: Database, machine: int, **known: Any) -> None:
+    """The same in a database that a server of its own may be using."""
+    with database.connect() as connection:
         connection.execute(
             "INSERT INTO machine_details (machine_id) VALUES (%s) ON CONFLICT DO NOTHING", [machine]
         )

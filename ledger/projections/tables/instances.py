@@ -47,6 +47,12 @@ instances = table(
     maybe("destroyed_at"),
     big("changed_position"),
     Index("instances_account", "account_id", "instance_id"),
+    Index(
+        "instances_kept",
+        "account_id",
+        "instance_id",
+        postgresql_where=text("destroyed_at IS NULL"),
+    ),
     Index("instances_offer", "offer_id", "account_id"),
     Index("instances_terms_due", "terms_due_at", postgresql_where=text("terms_due_at IS NOT NULL")),
     Index("instances_machine", "machine_id", "instance_id"),

@@ -88,6 +88,14 @@ def balance(connection: Connection, account_id: int, now: int) -> Balance:
     )
 
 
+def host_receivable(connection: Connection, account_id: int) -> int:
+    """What a host owes, in nanos: shares that were taken back after they were paid out."""
+    row = connection.execute(
+        "SELECT amount FROM host_receivables WHERE host_id = %s", [account_id]
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def holds(
     connection: Connection, account_id: int, *, after: str = "", limit: int = 100
 ) -> list[Hold]:

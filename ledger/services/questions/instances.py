@@ -98,7 +98,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     volumes: list[MountedVolume]
 
 
-_QUERY = """
+_SELECT = """
 SELECT i.instance_id, i.account_id, i.machine_id, i.host_id, i.listing_id, i.kind, i.gpus,
        i.disk_bytes, i.gpu_rate, i.storage_rate, i.up_rate, i.down_rate, i.fee_bp, i.until, i.label,
        i.status, i.reason, i.assignment_no, i.gpu_uuids, i.created_at, i.first_run_at, i.stopped_at,
@@ -126,6 +126,8 @@ LEFT JOIN LATERAL (
     FROM instance_terms t WHERE t.instance_id = i.instance_id AND t.since >= i.terms_due_at
       AND t.until > t.since) c ON true
 LEFT JOIN reservations r ON r.instance_id = i.instance_id AND r.ended_at IS NULL
+"""
+_QUERY = f"""{_SELECT}
 WHERE i.instance_id > %(after)s
   AND (%(account)s::bigint IS NULL OR i.account_id = %(account)s)
   AND (%(host)s::bigint IS NULL OR i.host_id = %(host)s)
@@ -134,6 +136,7 @@ WHERE i.instance_id > %(after)s
   AND (%(label)s::text IS NULL OR i.label = %(label)s)
 ORDER BY i.instance_id LIMIT %(limit)s
 """
+_BY_ID = f"{_SELECT} WHERE i.instance_id = ANY(%(ids)s)"
 
 
 def instances(
@@ -161,6 +164,12 @@ def instances(
         },
     )
     return [_view(row) for row in rows]
+
+
+def instances_by_id(connection: Connection, instance_ids: Sequence[int]) -> dict[int, InstanceView]:
+    """These instances; those that never were are left out."""
+    rows = connection.execute(_BY_ID, {"ids": list(instance_ids)})
+    return {row[0]: _view(row) for row in rows}
 
 
 def _view(row: Sequence[Any]) -> InstanceView:

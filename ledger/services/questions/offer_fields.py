@@ -36,16 +36,21 @@ class Field(NamedTuple):
     about: str
     in_details: bool = False
     """It stands in the machine's inventory, not in the search's own row."""
+    in_machine: bool = False
+    """It stands in the machine's registration, not in the search's own row."""
     bound: str | None = None
     """A column that is no greater than a price, or no less than what a dollar buys, on any row."""
 
 
 def fields(kind: SearchKind) -> dict[str, Field]:
     """The fields of an offer, priced for one rental kind."""
+    return {**_FIELDS, **_priced(kind, STORAGE)}
+
+
+def _priced(kind: SearchKind, storage: str) -> dict[str, Field]:
     base = f"o.{kind}_cost"
-    total = f"({base} + {STORAGE})"
+    total = f"({base} + {storage})"
     return {
-        **_FIELDS,
         "dph_base": Field(base, "dollars", "GPU price of the slice per hour", bound=base),
         "dph_total": Field(
             total, "dollars", "with the requested disk; never with traffic", bound=base
@@ -57,6 +62,56 @@ def fields(kind: SearchKind) -> dict[str, Field]:
             bound=f"o.{kind}_worth",
         ),
     }
+
+
+def frontend_fields(kind: SearchKind) -> dict[str, Field]:
+    """What frontends of other markets also sort and filter by; `renter` is whose search it is.
+
+    They show an hour of a disk rounded half to even, and filter by what they show.
+    """
+    available = "(o.bookable AND o.interruptible_cost IS NOT NULL)"
+    return {
+        **_FRONTEND_FIELDS,
+        **_priced(kind, _ROUNDED),
+        "available": Field(
+            available if kind == "interruptible" else "o.rentable",
+            "flag",
+            "it would run now when rented as this kind",
+        ),
+    }
+
+
+LASTING_SECONDS: Final = 10 * 365 * 86_400
+"""How long a listing without an end is said to last where an end has to be named."""
+_ROUNDED: Final = "round(o.storage_cost * %(disk)s / 720)"
+_LASTS: Final = f"coalesce(o.until, %(now)s + {LASTING_SECONDS})"
+_FRONTEND_FIELDS: Final[dict[str, Field]] = {
+    "machine_gpus": Field("m.gpus", "whole", "GPUs of the machine", in_machine=True),
+    "machine_cpu_cores": Field("m.cpu_cores", "whole", "its cores", in_machine=True),
+    "machine_ram": Field("m.ram_gb", "whole", "its GB of memory", in_machine=True),
+    "share": Field(
+        "(o.gpus::float8 / m.gpus)", "number", "share of the machine's GPUs", in_machine=True
+    ),
+    "reserved_base": Field(
+        "o.reserved_cost", "dollars", "prepaid for a month, per hour", bound="o.reserved_cost"
+    ),
+    "reserved_total": Field(
+        f"(o.reserved_cost + {_ROUNDED})",
+        "dollars",
+        "the same with the requested disk",
+        bound="o.reserved_cost",
+    ),
+    "storage_total": Field(_ROUNDED, "dollars", "$ per hour of the requested disk"),
+    "opened_at": Field("o.opened_at", "whole", "since when the offer is open"),
+    "ends_at": Field(_LASTS, "whole", "when the listing ends; far ahead where it does not"),
+    "lasts": Field(f"({_LASTS} - %(now)s)", "whole", "seconds until then"),
+    "rented_by_me": Field(
+        "EXISTS (SELECT FROM instances i WHERE i.machine_id = o.machine_id"
+        " AND i.account_id = %(renter)s::bigint AND i.destroyed_at IS NULL)",
+        "flag",
+        "the searching account has an instance on this machine",
+    ),
+}
 
 
 STORAGE: Final = "floor(o.storage_cost * %(disk)s / 720)"

@@ -21,6 +21,7 @@ from ledger.services.questions.offer_fields import (
     Field,
     SearchKind,
     fields,
+    frontend_fields,
     read_value,
 )
 from ledger.store.database import Connection
@@ -32,7 +33,7 @@ DEFAULT_ORDER: Final[tuple[tuple[str, Direction], ...]] = (
     ("dph_total", "asc"),
 )
 DEFAULT_DISK_GB: Final = 10
-MAX_LIMIT: Final = 1_000
+MAX_LIMIT: Final = 3_000
 _MAX_FILTERS: Final = 64
 
 
@@ -52,6 +53,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     after: Sequence[Any] | None = None
     verified_only: bool = True
     rentable_only: bool = True
+    for_frontend: bool = False
+    """The fields of `frontend_fields` may be named too."""
+    renter: int | None = None
+    """Whose search it is; none: nobody's in particular."""
 
 
 class OfferView(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +76,9 @@ class OfferView(msgspec.Struct, frozen=True, kw_only=True):
     gpu_ram: int
     cpu_cores: int
     cpu_ram: int
+    machine_cpu_cores: int
+    machine_ram: int
+    registered_gpus: int
     disk_space: int
     inet_up: int
     inet_down: int
@@ -90,6 +98,8 @@ class OfferView(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None
     opened_at: int
     rentable: bool
+    bookable: bool
+    """Nothing but its tenants keeps the machine from being rented."""
     verification: str
     secure: bool
     reliability: float | None
@@ -161,6 +171,16 @@ def offer(
     return found[0]
 
 
+def machines_of(connection: Connection, renter: int, machine_ids: Sequence[int]) -> set[int]:
+    """Those of these machines on which an account has an instance."""
+    rows = connection.execute(
+        "SELECT DISTINCT machine_id FROM instances WHERE account_id = %s AND machine_id = ANY(%s)"
+        " AND destroyed_at IS NULL",
+        [renter, list(machine_ids)],
+    )
+    return {row[0] for row in rows}
+
+
 # --- the query ------------------------------------------------------------------------------------
 
 
@@ -182,10 +202,13 @@ class _Query:
             "disk": wish.disk_gb,
             "now": now,
             "limit": wish.limit + 1,
+            "renter": wish.renter,
         }
         self._wish = wish
         self._fields = fields(wish.kind)
-        self._details = False
+        if wish.for_frontend:
+            self._fields |= frontend_fields(wish.kind)
+        self._details = self._machines = False
         order = [(self._field(name), direction) for name, direction in wish.order]
         where = self._conditions()
         keys = [field.sql for field, _ in order]
@@ -199,7 +222,8 @@ class _Query:
             [*(f"k{n} {way.upper()} NULLS LAST" for n, (_, way) in enumerate(order)), "offer_id"]
         )
         details = " LEFT JOIN machine_details d USING (machine_id)" if self._details else ""
-        self._from = f"FROM open_offers o{details}"
+        machines = " JOIN machines m USING (machine_id)" if self._machines else ""
+        self._from = f"FROM open_offers o{details}{machines}"
 
     def rows(self, connection: Connection) -> list[tuple[Any, ...]]:
         """The page and one row more."""
@@ -226,6 +250,7 @@ class _Query:
             hint = f"; did you mean `{close[0]}`?" if close else ""
             raise RejectedError("invalid_args", f"an offer has no field `{name}`{hint}")
         self._details |= field.in_details
+        self._machines |= field.in_machine
         return field
 
     def _conditions(self) -> list[str]:
@@ -359,8 +384,10 @@ SELECT o.offer_id, o.machine_id, o.host_id, o.listing_id, o.gpus, o.machine_gpus
        o.reliability, o.checks, o.lower_bound, o.score, o.country, o.cuda, o.ports, o.static_ip,
        o.nvlink_gb_s, d.driver, d.driver_number, d.compute_capability, d.cpu_name, d.cpu_ghz,
        d.architecture, d.avx, d.disk_name, d.disk_mb_s, d.pcie_gen, d.pcie_gb_s,
-       d.gpu_memory_gb_s, d.gpu_power_w, d.os_version, d.mainboard
-FROM open_offers o LEFT JOIN machine_details d USING (machine_id)
+       d.gpu_memory_gb_s, d.gpu_power_w, d.os_version, d.mainboard, o.bookable, m.cpu_cores,
+       m.ram_gb, m.gpus
+FROM open_offers o JOIN machines m USING (machine_id)
+LEFT JOIN machine_details d USING (machine_id)
 WHERE o.offer_id = ANY(%s) AND (o.until IS NULL OR o.until > %s)
 """
 
@@ -386,6 +413,9 @@ def _view(row: Sequence[Any], wish: Search, bid: int | None) -> OfferView:
         gpu_ram=row[7],
         cpu_cores=row[8],
         cpu_ram=row[9],
+        machine_cpu_cores=row[51],
+        machine_ram=row[52],
+        registered_gpus=row[53],
         disk_space=row[10],
         inet_up=row[11],
         inet_down=row[12],
@@ -405,6 +435,7 @@ def _view(row: Sequence[Any], wish: Search, bid: int | None) -> OfferView:
         until=row[21],
         opened_at=row[22],
         rentable=row[23],
+        bookable=row[50],
         verification=row[24],
         secure=row[25],
         reliability=row[26],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -128,6 +129,44 @@ def _before(connection: Connection, machine_id: int, second: int) -> _Totals:
         [machine_id, slot_of(second), second],
     )
     return whole.plus(worst(Check(*one) for one in rows))
+
+
+def expectations(
+    connection: Connection, machine_ids: Sequence[int], second: int
+) -> dict[int, float]:
+    """The `expected_reliability` of many machines at *second*, as `rating` gives it for one."""
+    ids = list(machine_ids)
+    slot = slot_of(second + 1)
+    before = _latest(connection, ids, "slot < %s", slot)
+    ignored_at = second - IGNORED_AFTER
+    ignored = _latest(connection, ids, "slot <= %s AND at < %s", slot_of(ignored_at), ignored_at)
+    in_slot: dict[int, list[Check]] = {}
+    for machine_id, *one in connection.execute(
+        "SELECT machine_id, slot, at, result, severity FROM checks WHERE machine_id = ANY(%s)"
+        " AND slot = %s AND at < %s AND judged_at IS NOT NULL AND NOT excluded",
+        [ids, slot, second + 1],
+    ):
+        in_slot.setdefault(machine_id, []).append(Check(*one))
+    found = {}
+    for machine_id in ids:
+        whole = before.get(machine_id, _Totals())
+        now = whole.plus(worst(in_slot.get(machine_id, ()))).weighed_at(second)
+        old = ignored.get(machine_id, _Totals()).weighed_at(second)
+        found[machine_id] = expected(
+            now.pass_weight - old.pass_weight, now.severity_weight - old.severity_weight
+        )
+    return found
+
+
+def _latest(
+    connection: Connection, machine_ids: list[int], condition: str, *values: int
+) -> dict[int, _Totals]:
+    rows = connection.execute(
+        "SELECT m.id, r.* FROM unnest(%s::bigint[]) AS m (id) CROSS JOIN LATERAL ("  # noqa: S608 - conditions of this module
+        f"{_TOTALS} WHERE machine_id = m.id AND {condition} ORDER BY slot DESC LIMIT 1) AS r",
+        [machine_ids, *values],
+    )
+    return {row[0]: _Totals(*row[1:]) for row in rows}
 
 
 # --- lists ----------------------------------------------------------------------------------------

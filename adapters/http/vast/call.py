@@ -1,0 +1,168 @@
+"""One request: who asks, what was sent, and how commands and questions are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import anyio.to_thread
+from litestar import Request, Response, route
+from litestar.datastructures import State
+from litestar.di import NamedDependency, Provide
+from litestar.handlers import HTTPRouteHandler
+
+from adapters.http.vast.wire import JSON_TYPE, Json, answer, decode, mapping
+from ledger.domain.events import Role
+from ledger.errors import AuthError, ForbiddenError, RejectedError
+from ledger.services.accounts import Principal, authenticate, note_use
+from ledger.services.ledger import Ledger, Unit
+from ledger.store.database import Connection
+
+T = TypeVar("T")
+RENTER: Final[tuple[Role, ...]] = ("renter", "admin")
+HOST: Final[tuple[Role, ...]] = ("host", "admin")
+ANYONE: Final[tuple[Role, ...]] = ("renter", "host", "auditor", "admin")
+_NOBODY: Final = "open"
+
+
+class Call:
+    """A request; `principal` is none where no key is needed and none was sent."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        principal: Principal | None,
+        request: Request[Any, Any, State],
+        body: Json,
+    ) -> None:
+        """Keep what commands and questions need."""
+        self.ledger = ledger
+        self.principal = principal
+        self.body = body
+        self._request = request
+
+    @property
+    def account_id(self) -> int:
+        """Whose key it is."""
+        assert self.principal is not None, "this endpoint takes requests without a key"
+        return self.principal.account_id
+
+    @property
+    def role(self) -> Role:
+        """What the key may do."""
+        assert self.principal is not None, "this endpoint takes requests without a key"
+        return self.principal.role
+
+    @cached_property
+    def now(self) -> int:
+        """The second of a question."""
+        return self.ledger.clock()
+
+    def query(self, name: str) -> Any:
+        """A query parameter: the value of its JSON, or its text where it is none; none if absent.
+
+        Raises:
+            RejectedError: `invalid_args` for an object or list that is cut off.
+        """
+        shown = self._request.query_params.get(name)
+        if shown is None:
+            return None
+        try:
+            return decode(shown)
+        except RejectedError:
+            if shown[:1] in {"{", "["}:
+                raise
+            return shown
+
+    def query_text(self, name: str) -> str | None:
+        """A query parameter as it was sent; none if absent or empty."""
+        return self._request.query_params.get(name) or None
+
+    async def question(self, ask: Callable[[Connection], T]) -> T:
+        """Answer a question from the read models, in one view of them."""
+
+        def run() -> T:
+            with self.ledger.reading() as connection:
+                return ask(connection)
+
+        readers = self._request.app.state.readers
+        return await anyio.to_thread.run_sync(run, limiter=readers)
+
+    async def carry_out(self, do: Callable[[Unit], T]) -> T:
+        """Carry out a command in one transaction."""
+
+        def run() -> T:
+            with self.ledger.unit() as unit:
+                return do(unit)
+
+        writers = self._request.app.state.writers
+        return await anyio.to_thread.run_sync(run, limiter=writers)
+
+    async def command(self, do: Callable[[Unit], Any]) -> Response[Any]:
+        """Carry out a command and answer what it gives."""
+        return answer(await self.carry_out(do))
+
+
+Caller = NamedDependency[Call]
+"""How a handler asks for the call."""
+
+
+async def provide_call(request: Request[Any, Any, State]) -> Call:
+    """Check the caller's key and role, and read the body, before anything else happens.
+
+    Raises:
+        AuthError: `auth_error` when the key is missing, wrong, expired or revoked.
+        ForbiddenError: `not_authorized` when the key's role may not do this.
+        RejectedError: `invalid_args` for a body that is no JSON object.
+    """
+    ledger: Ledger = request.app.state.ledger
+    roles = request.route_handler.opt["roles"]
+    principal = await _principal(ledger, request, is_open=_NOBODY in roles)
+    if principal is not None and _NOBODY not in roles and principal.role not in roles:
+        message = f"a key of role {principal.role} may not do this; it takes {' or '.join(roles)}"
+        raise ForbiddenError("not_authorized", message)
+    sent = await request.body()
+    body = mapping(decode(sent), "body") if sent.strip() else {}
+    return Call(ledger, principal, request, body)
+
+
+async def _principal(
+    ledger: Ledger, request: Request[Any, Any, State], *, is_open: bool
+) -> Principal | None:
+    given = request.headers.get("authorization")
+    if given is None and is_open:
+        return None
+    scheme, _, key = (given or "").partition(" ")
+    key = key.strip()
+    if scheme.lower() != "bearer" or not key:
+        message = "this needs an API key: `vastai set api-key glk_…` or VAST_API_KEY"
+        raise AuthError("auth_error", message)
+
+    def check() -> Principal:
+        now = ledger.clock()
+        with ledger.reading() as connection:
+            principal = authenticate(connection, key, now)
+        note_use(ledger, principal, now)
+        return principal
+
+    return await anyio.to_thread.run_sync(check, limiter=request.app.state.readers)
+
+
+def endpoint(
+    method: str, *paths: str, roles: tuple[Role, ...] | None
+) -> Callable[[Callable[..., Any]], HTTPRouteHandler]:
+    """A handler that answers 200 at *paths*, with and without a slash at their end.
+
+    *roles* are those that may use it; none: everybody, also without a key.
+    """
+    return route(
+        list(paths),
+        http_method=[method],  # type: ignore[list-item]  # the names of methods are ours
+        status_code=200,
+        media_type=JSON_TYPE,
+        opt={"roles": (_NOBODY,) if roles is None else roles},
+    )
+
+
+DEPENDENCIES: Final = {"call": Provide(provide_call)}
