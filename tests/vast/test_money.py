@@ -89,7 +89,6 @@ def test_charges_are_the_ledgers_to_the_nano(used: Api) -> None:
     assert {item["metadata"]["quantity"] for item in rows[0]["items"] if item["type"] == "bwd"} == {
         600 * 12_345
     }, "PRICE-06, C37: bytes are named"
-    assert used.market.rebuild().equal
 
 
 def test_windows_pages_and_types_of_charges(used: Api) -> None:
