@@ -59,6 +59,12 @@ class DesiredInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     disk_bytes: int = 0
     run_until: int | None = None
     """Credit lease: an agent without contact stops the instance at this second; null for never."""
+    at_once: bool = False
+    """It is killed without grace: it was displaced, or its account ran dry."""
+    reboots: int = 0
+    """How often the renter asked for a restart in place; the agent moves towards this number."""
+    spec: dict[str, Any] | None = None
+    """What it is started from; only in answers to requests that the machine itself signed."""
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,6 +46,7 @@ instances = table(
     maybe("stopped_at"),
     maybe("destroyed_at"),
     big("changed_position"),
+    Column("reboots", Integer, nullable=False, server_default=text("0")),
     Index("instances_account", "account_id", "instance_id"),
     Index("instances_offer", "offer_id", "account_id"),
     Index("instances_terms_due", "terms_due_at", postgresql_where=text("terms_due_at IS NOT NULL")),
