@@ -323,9 +323,7 @@ class SqliteSpool:
                 " FROM dead_letters ORDER BY rowid LIMIT ?",
                 (limit,),
             ).fetchall()
-        return [
-            Buried(SealedReport(self.machine, *row[:7]), row[7], row[8]) for row in rows
-        ]
+        return [Buried(SealedReport(self.machine, *row[:7]), row[7], row[8]) for row in rows]
 
     def facts(self) -> SpoolFacts:
         """What there is to say about the spool now."""
