@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ class Enrolled(msgspec.Struct, frozen=True, kw_only=True):
     machine: int
     key_id: str
     gpu_uuids: list[str]
+    simulated: bool = False
+    """Its GPUs are names only."""
 
 
 class AgentHome:
@@ -47,10 +49,8 @@ class AgentHome:
 
     def identity(self) -> HostIdentity:
         """The machine's key, made at the first call; a half-done enrolment uses it again."""
-        try:
+        with suppress(ConflictError):
             HostIdentity.generate().save(self.key_file)
-        except ConflictError:
-            pass
         return HostIdentity.load(self.key_file)
 
     def enrolled(self) -> Enrolled:
@@ -71,7 +71,13 @@ class AgentHome:
         return msgspec.json.decode(raw, type=Enrolled)
 
     def enrol(
-        self, server: str, token: str, gpu_uuids: Sequence[str], inventory: Inventory | None
+        self,
+        server: str,
+        token: str,
+        gpu_uuids: Sequence[str],
+        inventory: Inventory | None,
+        *,
+        simulated: bool = False,
     ) -> Enrolled:
         """Present this machine's key with the one-time *token*, and keep what it became.
 
@@ -91,7 +97,11 @@ class AgentHome:
         identity = self.identity()
         machine = present(server, token, identity, gpu_uuids, inventory)
         done = Enrolled(
-            server=server, machine=machine, key_id=identity.key_id, gpu_uuids=list(gpu_uuids)
+            server=server,
+            machine=machine,
+            key_id=identity.key_id,
+            gpu_uuids=list(gpu_uuids),
+            simulated=simulated,
         )
         new = self.enrolled_file.with_suffix(".new")
         with new.open("wb") as file:

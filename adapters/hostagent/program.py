@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -99,7 +100,6 @@ def _work(
         return spool.stand_in(identity, senses.boot_id, first, seq)
 
     client = UsageClient(server)
-    delivery: Delivery
     answerer = Answerer(senses.gpu_count, lambda: senses.second, NoSuite())
     agent = Agent(
         runtime=runtime,
@@ -108,9 +108,9 @@ def _work(
         signer=identity,
         answerer=answerer,
         report_seconds=options.report_seconds,
-        on_sealed=lambda: delivery.wake(),
     )
     delivery = Delivery(client, spool, on_heard=agent.hear, stand_in=stand_in)
+    agent.on_sealed = delivery.wake
     link = Link(server, spool.machine, identity, second=second, on_desired=agent.want)
     control = ControlSocket(home.socket, _commands(agent, spool, delivery, runtime, senses))
     metrics = _metrics(agent, spool, delivery, senses, options.metrics_port)
@@ -151,8 +151,12 @@ def _commands(
     for name in ("release_nvml", "acquire_nvml"):
         found = getattr(senses, name, None)
         if found is not None:
-            commands[name] = lambda _, found=found: found()
+            commands[name] = partial(_without_request, found)
     return commands
+
+
+def _without_request(command: Callable[[], Any], _: Any) -> Any:
+    return command()
 
 
 def _metrics(

@@ -63,9 +63,9 @@ log = structlog.get_logger("gpuledger.agent")
 
 
 class Agent:
-    """One machine's agent. `turn` is one pass of the loop; `run` repeats it until it is told to end.
+    """One machine's agent: `turn` is one pass of the loop, `run` repeats it until told to end.
 
-    `missing_disks`, `observations_sent` and the like are for status and metrics.
+    `wanted`, `kept` and `found` are what it leans on: the server's wish, its own memory, the truth.
     """
 
     def __init__(
@@ -77,7 +77,6 @@ class Agent:
         signer: Signer,
         answerer: Answerer,
         report_seconds: int = 10,
-        on_sealed: Callable[[], None] = lambda: None,
         lives: Callable[[Found], bool] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -90,14 +89,14 @@ class Agent:
             signer: Holds the machine's key.
             answerer: Answers the platform's checks.
             report_seconds: Seconds in a report while all is well.
-            on_sealed: Called after every report.
             lives: False when the first process of a container is gone; cheaper than a list.
             monotonic: Seconds that never go back.
         """
         self._runtime, self._senses, self._spool = runtime, senses, spool
         self._signer, self._answerer = signer, answerer
         self._report_seconds = report_seconds
-        self._on_sealed = on_sealed
+        self.on_sealed: Callable[[], None] = _nobody
+        """Called after every report."""
         self._lives = lives or _lives
         self._monotonic = monotonic
         self._woken = threading.Event()
@@ -258,10 +257,8 @@ class Agent:
         for one in listed:
             if one.instance not in self.wanted.instances and one.id not in self._foreign:
                 self._foreign.add(one.id)
-                self._say(
-                    "foreign_process",
-                    detail=f"{one.state} container {one.id[:12]} of unknown instance {one.instance}",
-                )
+                what = f"{one.state} container {one.id[:12]} of unknown instance {one.instance}"
+                self._say("foreign_process", detail=what)
 
     def _notice_missing_disks(self, now: float) -> None:
         """A disk that was there and is gone, seen twice 10 s apart, is told."""
@@ -578,7 +575,7 @@ class Agent:
         self._sealed_at = self._monotonic()
         self.sealed += 1
         self._note_stage()
-        self._on_sealed()
+        self.on_sealed()
         return True
 
     def _note_stage(self) -> None:
@@ -617,6 +614,10 @@ class Agent:
             "stage": self._stage,
             "sealed": self.sealed,
         }
+
+
+def _nobody() -> None:
+    """Nobody waits for reports."""
 
 
 def _lives(found: Found) -> bool:

@@ -63,18 +63,12 @@ class ProcessRuntime(Runtime):
         """
         self.root = root
         self._network = network
-        root.mkdir(parents=True, exist_ok=True)
-        root.chmod(0o711)
 
     # --- the port --------------------------------------------------------------------------------
 
     def list(self) -> list[Found]:
         """Every instance that has a folder here."""
-        found = [
-            self._found(folder)
-            for folder in self.root.iterdir()
-            if _NAME.fullmatch(folder.name) and (folder / "meta.json").exists()
-        ]
+        found = [self._found(folder) for folder in self._folders()]
         return sorted(found, key=lambda one: one.instance)
 
     def inspect(self, container: str) -> Found | None:
@@ -94,6 +88,8 @@ class ProcessRuntime(Runtime):
                 return known
             self.stop(folder.name, 0)
         self._await_end(folder)
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o711)
         disk = folder / "disk"
         uid = _uid_of(spec.instance)
         folder.mkdir(mode=0o711, exist_ok=True)
@@ -152,10 +148,9 @@ class ProcessRuntime(Runtime):
     def events(self, since: float) -> Sequence[RuntimeEvent]:
         """The last start and the last end of each instance, if they are not before *since*."""
         found = []
-        for folder in self.root.iterdir():
+        for folder in self._folders():
             meta = _read(folder / "meta.json")
-            if meta is None:
-                continue
+            assert meta is not None, folder
             for name, kind in (("run.json", "start"), ("exit.json", "exit")):
                 with contextlib.suppress(OSError):
                     at = (folder / name).stat().st_mtime
@@ -218,6 +213,15 @@ class ProcessRuntime(Runtime):
         return () if run is None else tuple(run["isolation"])
 
     # --- the folder ------------------------------------------------------------------------------
+
+    def _folders(self) -> Sequence[Path]:
+        if not self.root.exists():
+            return []
+        return [
+            folder
+            for folder in self.root.iterdir()
+            if _NAME.fullmatch(folder.name) and (folder / "meta.json").exists()
+        ]
 
     def _folder(self, container: str) -> Path | None:
         return self.root / container if _NAME.fullmatch(container) else None
