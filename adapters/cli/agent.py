@@ -99,6 +99,10 @@ def run(
         Literal["own", "host"],
         Parameter(help="Network of plain processes: one of their own, or the host's."),
     ] = "own",
+    instance_user: Annotated[
+        Literal["own", "agent"],
+        Parameter(help="User of plain processes: a number of their own, or the agent's."),
+    ] = "own",
 ) -> int:
     """Run the agent until SIGTERM: obey, measure, sign, send. Instances go on without it.
 
@@ -112,6 +116,7 @@ def run(
         report_seconds=report_seconds,
         metrics_port=metrics_port or None,
         network=network,
+        user=instance_user,
     )
     return work(_home(state), options)
 

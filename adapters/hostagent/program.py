@@ -39,8 +39,8 @@ class Options(NamedTuple):
     runtime: RuntimeName = "auto"
     report_seconds: int = 10
     metrics_port: int | None = METRICS_PORT
-    simulated_gpus: bool = False
     network: Literal["own", "host"] = "own"
+    user: Literal["own", "agent"] = "own"
 
 
 def run(home: AgentHome, options: Options) -> int:
@@ -72,7 +72,7 @@ def make_runtime(home: AgentHome, options: Options) -> Runtime:
     if name == "auto":
         name = "docker" if Path("/var/run/docker.sock").exists() else "process"
     if name == "process":
-        return ProcessRuntime(home.instances, network=options.network)
+        return ProcessRuntime(home.instances, network=options.network, user=options.user)
     # The engine's client is an extra (`gpuledger[agent]`), and 20 MB of memory.
     from adapters.hostagent.runtime.docker_engine import DockerRuntime  # noqa: PLC0415
 

@@ -94,7 +94,7 @@ def test_displacement_kills_within_two_seconds_and_keeps_the_disk(place: Place) 
     """An outbid instance is dead at most 2 s after the decision; outbidding back resumes it."""
     low = place.rent(place.rita, bid="0.20", env={"MARK": f"low{time.time_ns()}"}, **SLEEP)
     until(lambda: place.runs(low), "the low bid to run")
-    until(lambda: (place.agent.disk(low) / "log").exists(), "its first line")
+    until((place.agent.disk(low) / "log").exists, "its first line")
     (found,) = place.agent.runtime().list()
     assert found.pid is not None
     high = place.rent(place.otto, bid="0.50")

@@ -46,6 +46,7 @@ _NAME: Final = re.compile(r"[0-9]{1,19}")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Network = Literal["own", "host"]
+User = Literal["own", "agent"]
 
 
 class ProcessRuntime(Runtime):
@@ -53,16 +54,19 @@ class ProcessRuntime(Runtime):
 
     name = "process"
 
-    def __init__(self, root: Path, *, network: Network = "own") -> None:
+    def __init__(self, root: Path, *, network: Network = "own", user: User = "own") -> None:
         """Keep instances under *root*.
 
         Args:
             root: A folder that instances may pass through: no parent may be closed to others.
             network: `own`: an instance has a network of its own and reaches nobody, so its bytes
                 can be counted. `host`: it shares the host's, and its bytes cannot.
+            user: `own`: each instance runs under a number of its own, where the agent is root.
+                `agent`: all run as the agent's user, and could touch its files.
         """
         self.root = root
         self._network = network
+        self._user = user
 
     # --- the port --------------------------------------------------------------------------------
 
@@ -91,7 +95,7 @@ class ProcessRuntime(Runtime):
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o711)
         disk = folder / "disk"
-        uid = _uid_of(spec.instance)
+        uid = _uid_of(spec.instance) if self._user == "own" else None
         folder.mkdir(mode=0o711, exist_ok=True)
         folder.chmod(0o711)
         disk.mkdir(mode=0o700, exist_ok=True)
@@ -185,6 +189,10 @@ class ProcessRuntime(Runtime):
     def faults(self) -> Sequence[RuntimeFault]:
         """What this machine does not allow."""
         found = []
+        if self._user == "agent" and os.geteuid() == 0:
+            found.append(
+                RuntimeFault("instances run as root", "run the agent with --instance-user own")
+            )
         if os.geteuid() != 0:
             found.append(
                 RuntimeFault(
