@@ -43,7 +43,11 @@ class Place:
 
     def rent(self, key: str, bid: str | None = None, **launch: Any) -> int:
         """Rent the machine; returns the instance."""
-        wish = {"machine_id": self.machine.machine, "disk_gb": 10, "launch": launch or SLEEP}
+        wish: dict[str, Any] = {
+            "machine_id": self.machine.machine,
+            "disk_gb": 10,
+            "launch": launch or SLEEP,
+        }
         if bid is not None:
             wish["bid"] = bid
         instance: int = self.serving.call("POST", "/v1/instances", wish, key=key)["instance_id"]

@@ -7,8 +7,10 @@ map from. Network is the engine's bridge, never the host's, whose bytes nobody c
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Literal
 
 import docker
@@ -68,16 +70,15 @@ class DockerRuntime(Runtime):
             base_url=socket, version=_API_VERSION, timeout=_TIMEOUT_SECONDS
         )
         self._pull = docker.APIClient(base_url=socket, version=_API_VERSION, timeout=_PULL_SECONDS)
-        self._probing = docker.APIClient(
-            base_url=socket, version=_API_VERSION, timeout=PROBE_SECONDS
-        )
         self._quota_refused = False
+        self._lock = threading.Lock()
+        self._asked: set[str] = set()
+        """Containers whose probe has not been answered."""
 
     def close(self) -> None:
         """Close the connections."""
         self._api.close()
         self._pull.close()
-        self._probing.close()
 
     # --- the port --------------------------------------------------------------------------------
 
@@ -167,18 +168,39 @@ class DockerRuntime(Runtime):
         """List the GPUs inside; false when they are not all there, or when nobody answers in 5 s.
 
         A reload of the init system can take a container's GPUs away while the host sees them still.
+        A driver that hangs inside hangs whoever reads from it, and the client has no deadline for
+        that: so it is asked on a thread that may be left behind, one per container at most.
         """
-        try:
-            found = self.inspect(container)
-            if found is None or found.state != "running":
+        with self._lock:
+            if container in self._asked:
                 return False
-            if not found.gpu_uuids:
-                return True
-            created = self._api.exec_create(container, _PROBE)
-            output = self._probing.exec_start(created["Id"])
-            ended = self._api.exec_inspect(created["Id"])
-        except (DockerException, RequestException, RuntimeUnavailableError):
+            self._asked.add(container)
+        answer: SimpleQueue[bool] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                answer.put(self._sees_gpus(container))
+            except (DockerException, RequestException, RuntimeUnavailableError):
+                answer.put(False)
+            finally:
+                with self._lock:
+                    self._asked.discard(container)
+
+        threading.Thread(target=ask, name="probe", daemon=True).start()
+        try:
+            return answer.get(timeout=PROBE_SECONDS)
+        except Empty:
             return False
+
+    def _sees_gpus(self, container: str) -> bool:
+        found = self.inspect(container)
+        if found is None or found.state != "running":
+            return False
+        if not found.gpu_uuids:
+            return True
+        created = self._api.exec_create(container, _PROBE)
+        output = self._api.exec_start(created["Id"])
+        ended = self._api.exec_inspect(created["Id"])
         return ended.get("ExitCode") == 0 and all(
             uuid.encode() in output for uuid in found.gpu_uuids
         )

@@ -38,6 +38,7 @@ from adapters.hostagent.runtime.port import (
 _SHIM: Final = Path(__file__).with_name("shim.py")
 _START_SECONDS: Final = 10.0
 _KILL_SECONDS: Final = 10.0
+_EXIT_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.01
 _FIRST_UID: Final = 300_000
 _UIDS: Final = 100_000
@@ -239,6 +240,8 @@ class ProcessRuntime(Runtime):
         assert meta is not None, folder
         run, ended = _read(folder / "run.json"), _read(folder / "exit.json")
         is_alive = run is not None and ended is None and _is_alive(run)
+        if run is not None and not is_alive and ended is None:
+            ended = _exit_of(folder)
         state: Literal["created", "running", "exited"] = "created"
         if run is not None:
             state = "running" if is_alive else "exited"
@@ -347,6 +350,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found
+
+
+def _exit_of(folder: Path) -> dict[str, Any] | None:
+    """How a process that is gone ended; its shim may be about to write it down."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    while (ended := _read(folder / "exit.json")) is None and _is_locked(folder / "lock"):
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(_POLL_SECONDS)
+    return ended or _read(folder / "exit.json")
 
 
 def _is_locked(path: Path) -> bool:
