@@ -7,8 +7,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -191,10 +192,14 @@ def test_a_process_instance_keeps_its_disk_until_it_is_removed(folder: Path) -> 
         started = runtime.start(spec(7, assignment, args=write))
         assert started.disk is not None
         file = Path(started.disk) / "file"
-        _wait(lambda at=assignment, file=file: file.exists() and file.read_text() == "line\n" * at)
+        _wait(partial(_holds, file, "line\n" * assignment))
         runtime.stop(started.id, 0)
     runtime.remove("7")
     assert list((folder / "instances").iterdir()) == []
+
+
+def _holds(file: Path, text: str) -> bool:
+    return file.exists() and file.read_text() == text
 
 
 def test_a_process_that_leaves_its_group_is_killed_too(folder: Path) -> None:
@@ -260,7 +265,7 @@ def test_a_grace_lets_a_process_end_by_itself(folder: Path) -> None:
     ],
 )
 def test_a_process_that_cannot_start_says_why(
-    folder: Path, fields: dict[str, object], reason: str
+    folder: Path, fields: dict[str, Any], reason: str
 ) -> None:
     """A renter's mistake has the code by which it is not held against the host."""
     runtime = ProcessRuntime(folder / "instances")
@@ -400,7 +405,7 @@ def test_a_probe_that_hangs_is_given_up_and_not_asked_again(
     ],
 )
 def test_a_container_that_cannot_start_says_why(
-    docker: DockerRuntime, fields: dict[str, object], reason: str
+    docker: DockerRuntime, fields: dict[str, Any], reason: str
 ) -> None:
     """A renter's mistake has the code by which it is not held against the host."""
     with pytest.raises(LaunchError) as refused:

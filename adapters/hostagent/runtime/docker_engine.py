@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest
+from docker.utils.socket import frames_iter
 from requests.exceptions import RequestException
 
 from adapters.hostagent.runtime.port import (
@@ -199,7 +200,12 @@ class DockerRuntime(Runtime):
         if not found.gpu_uuids:
             return True
         created = self._api.exec_create(container, _PROBE)
-        output = self._api.exec_start(created["Id"])
+        # Read here, because the client's own reading never closes its connection.
+        connection = self._api.exec_start(created["Id"], socket=True)
+        try:
+            output = b"".join(chunk for _, chunk in frames_iter(connection, tty=False))
+        finally:
+            connection.close()
         ended = self._api.exec_inspect(created["Id"])
         return ended.get("ExitCode") == 0 and all(
             uuid.encode() in output for uuid in found.gpu_uuids
