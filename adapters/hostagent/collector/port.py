@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from adapters.hostagent.collector.protocol import (
@@ -85,8 +85,13 @@ class CollectorStatus(NamedTuple):
 class Collector(Protocol):
     """Reads GPUs without ever letting the caller wait for a driver."""
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, phase: Callable[[], int] | None = None) -> None:
+        """Begin to read.
+
+        Args:
+            phase: Nanoseconds to add to CLOCK_MONOTONIC for the machine's time: GPUs are read in
+                the middle of its seconds, so that none goes without.
+        """
 
     def stop(self) -> None:
         """End in order; a process that hangs in the driver is left behind, never killed."""

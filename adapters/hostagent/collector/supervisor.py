@@ -86,7 +86,6 @@ class NvmlCollector:
         registered: Collection[str] | None = None,
         *,
         pace: Pace | None = None,
-        phase: Callable[[], int] = lambda: 0,
         pci_gpus: Callable[[], int] = pci_gpus,
     ) -> None:
         """Read nothing until `start`.
@@ -94,12 +93,10 @@ class NvmlCollector:
         Args:
             registered: UUIDs of the machine's GPUs; null: those that the first look finds.
             pace: How long things may take.
-            phase: Nanoseconds to add to CLOCK_MONOTONIC for the machine's time: sweeps are made in
-                the middle of its seconds, so that none goes without.
             pci_gpus: Counts GPUs on the PCI bus.
         """
         self._pace = pace or Pace()
-        self._phase = phase
+        self._phase: Callable[[], int] = lambda: 0
         self._pci_gpus = pci_gpus
         self._lock = threading.RLock()
         """Held for dictionary work only, never over I/O."""
@@ -131,9 +128,10 @@ class NvmlCollector:
 
     # --- what the agent calls --------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, phase: Callable[[], int] | None = None) -> None:
+        """Begin to read, in the middle of the seconds that *phase* makes of CLOCK_MONOTONIC."""
         assert self._thread is None
+        self._phase = phase or self._phase
         self._gap_since_ns = time.monotonic_ns()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
         self._thread.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from adapters.hostagent.collector.findings import Inspector
 from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading
@@ -24,6 +24,7 @@ _OF_CADENCE: dict[Cadence, tuple[Field, ...]] = {
     5: ("mem_total", "mem_used", "mem_reserved", "power_mw", "temp_c", "energy_mj", "throttle"),
     60: ("link_gen", "link_width", "ecc_uncorrected_volatile"),
 }
+_WITH_PROCESSES: Cadence = 5
 _RESTING: dict[Field, int] = {
     "util": 0, "mem_util": 0, "mem_used": 0, "mem_reserved": 512 << 20, "power_mw": 30_000,
     "temp_c": 40, "throttle": 1, "link_gen": 4, "link_width": 16,
@@ -75,8 +76,8 @@ class CollectorTwin:
         self._generation = 0
         self._good_ns: int | None = None
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, phase: Callable[[], int] | None = None) -> None:
+        """Begin to read, whenever it is asked; *phase* does not matter."""
         self._open(0)
 
     def stop(self) -> None:
@@ -170,8 +171,8 @@ class CollectorTwin:
                     uuid=uuid,
                     values={name: gpu.values[name] for name in fields if name in gpu.values},
                     missing={name: "not_supported" for name in fields if name not in gpu.values},
-                    procs=list(gpu.procs) if cadence == 5 else None,
-                    proc_util=[] if cadence == 5 else None,
+                    procs=list(gpu.procs) if cadence == _WITH_PROCESSES else None,
+                    proc_util=[] if cadence == _WITH_PROCESSES else None,
                 )
                 for uuid, gpu in self.gpus.items()
                 if not gpu.is_lost

@@ -73,6 +73,8 @@ class HostTime:
         self._best: _Contact | None = None
         self._last: ClockReading | None = None
         self._seen = sealed_until - 1
+        self._asleep_ns = 0
+        """In this boot, as far as it is in the anchor."""
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -90,17 +92,20 @@ class HostTime:
             # Whatever was measured before belongs to clocks that no longer run.
             self.boot_id = now.boot_id
             self.anchor_ns = self._best = last = None
-            if last is not None:
-            events += self._suspended(last, now)
+        if last is None:
+            self._asleep_ns = now.boottime_ns - now.mono_ns
+        else:
+            events += self._suspended(now)
             events += _stepped(last, now)
         if self.anchor_ns is None and now.is_synced:
             self.anchor_ns = now.wall_ns - now.mono_ns
         return events
 
-    def _suspended(self, last: ClockReading, now: ClockReading) -> list[ClockEvent]:
-        slept_ns = (now.boottime_ns - now.mono_ns) - (last.boottime_ns - last.mono_ns)
+    def _suspended(self, now: ClockReading) -> list[ClockEvent]:
+        slept_ns = now.boottime_ns - now.mono_ns - self._asleep_ns
         if slept_ns <= SUSPEND_NS:
             return []
+        self._asleep_ns += slept_ns
         if self.anchor_ns is not None:
             self.anchor_ns += slept_ns
         if self._best is not None:

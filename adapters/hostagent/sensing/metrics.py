@@ -58,7 +58,10 @@ class SensesMetrics(MetricsCollector):
         senses = self._senses
         slots = {one.uuid: str(one.slot) for one in senses.collector.identities()}
         readings = senses.collector.reading(now_ns).gpus
-        labels = {uuid: (slots.get(uuid, ""), uuid, senses.holder_label(uuid)) for uuid in readings}
+        labels = {
+            uuid: (slots.get(uuid, ""), uuid, _label(senses.news_book.holder(uuid)))
+            for uuid in readings
+        }
         for name, text, field, unit in _GPU:
             family = GaugeMetricFamily(name, text, labels=("gpu", "UUID", "instance"))
             for uuid, gpu in readings.items():
@@ -128,7 +131,7 @@ class SensesMetrics(MetricsCollector):
         yield CounterMetricFamily(
             f"{PREFIX}counter_resets",
             "Byte counters that fell.",
-            value=senses.counter_resets_total,
+            value=senses.news_book.counter_resets,
         )
         if senses.time.offset_ms is not None:
             yield GaugeMetricFamily(
@@ -137,9 +140,13 @@ class SensesMetrics(MetricsCollector):
                 value=senses.time.offset_ms,
             )
         xids = CounterMetricFamily(f"{PREFIX}xid", "GPU faults.", labels=("code",))
-        for code, count in senses.faults.counts.items():
+        for code, count in senses.news_book.faults.counts.items():
             xids.add_metric((code,), count)
         yield xids
+
+
+def _label(instance: int | None) -> str:
+    return "" if instance is None else str(instance)
 
 
 def _free_mib(gpu: GpuReading) -> float | None:

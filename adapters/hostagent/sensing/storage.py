@@ -73,7 +73,7 @@ class Disks:
             return None
         kind = crossed(use.percent)
         self._disks[key] = _Watched(now_ns, kind, None)
-        if kind is None or kind == last.kind or last.kind == "disk_critical":
+        if kind is None or last.kind in {kind, "disk_critical"}:
             return None
         return Finding(now_ns, kind, detail=f"{use.percent} % of {use.total // 10**9} GB used")
 
