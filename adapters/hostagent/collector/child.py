@@ -1,4 +1,6 @@
-"""The process that may hang in the driver: `python -m adapters.hostagent.collector.child`.
+"""The process that may hang in the driver.
+
+    python -m adapters.hostagent.collector.child [WAIT CLOSE]
 
 It reads questions from standard input and writes answers to what was standard output when it
 started; libraries that print go to standard error. It ends with its parent or at SIGTERM, in at
@@ -16,6 +18,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from adapters.hostagent.collector.codes import SET_CHANGED
+from adapters.hostagent.collector.life import Waits
 from adapters.hostagent.collector.protocol import (
     Answer,
     BrokenFrameError,
@@ -37,8 +40,9 @@ _READ_BYTES: Final = 65_536
 class Child:
     """Answers questions one after the other, on a thread that may hang; the main thread may not."""
 
-    def __init__(self, answers: int) -> None:
+    def __init__(self, answers: int, waits: Waits) -> None:
         """Write answers to the file descriptor *answers*."""
+        self._waits = waits
         self._answers = answers
         self._writing = threading.Lock()
         self._questions: queue.SimpleQueue[Question] = queue.SimpleQueue()
@@ -96,7 +100,7 @@ class Child:
     def _open(self) -> Answer:
         if self._session is not None:
             self._session.close()
-        session = Session(self._tell, log, self._known_lost)
+        session = Session(self._tell, log, self._known_lost, self._waits)
         opened = session.open()
         if isinstance(opened, Opened):
             self._session = session
@@ -129,12 +133,12 @@ def log(line: str) -> None:
     sys.stderr.flush()
 
 
-def main() -> NoReturn:
-    """Talk over standard input and output."""
+def main(arguments: list[str]) -> NoReturn:
+    """Talk over standard input and output; the arguments are the seconds of `Waits`."""
     answers = os.dup(1)
     os.dup2(2, 1)
-    Child(answers).run(0)
+    Child(answers, Waits(*map(float, arguments))).run(0)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -34,6 +34,11 @@ class GpuReading(NamedTuple):
     proc_util: list[ProcessUtilisation] | None
 
     @property
+    def has_unified_memory(self) -> bool:
+        """True when the GPU has no memory of its own, so there is no figure for it."""
+        return self.status.get("mem_total") == "not_supported" and self.state == "ok"
+
+    @property
     def overall(self) -> Status:
         """Of the reading as a whole: ok as soon as utilisation or memory is known."""
         if "util" in self.values or "mem_used" in self.values:

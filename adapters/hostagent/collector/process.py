@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import adapters
+from adapters.hostagent.collector.life import Waits
 from adapters.hostagent.collector.protocol import Answer, Frames, Question, frame
 
 _READ_BYTES: Final = 65_536
@@ -20,11 +21,12 @@ _ROOT: Final = Path(adapters.__file__).parent.parent
 class ChildProcess:
     """One collector process. `fileno` is readable when it has said something, or has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits: Waits) -> None:
         """Start it with the environment of this process: the driver's library is found by that."""
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "adapters.hostagent.collector.child"],
+        module = "adapters.hostagent.collector.child"
+        self._process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-P", "-m", module, *map(str, waits)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

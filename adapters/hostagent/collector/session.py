@@ -27,7 +27,7 @@ from adapters.hostagent.collector.driver import (
     address,
     way,
 )
-from adapters.hostagent.collector.life import LifeCycle
+from adapters.hostagent.collector.life import LifeCycle, Waits
 from adapters.hostagent.collector.protocol import (
     Answer,
     Cadence,
@@ -42,7 +42,6 @@ from adapters.hostagent.collector.protocol import (
 )
 from adapters.hostagent.collector.sweeps import Gpu
 
-WAIT_MS: Final = 1000
 SLOWEST: Final = 60
 """The cadence in which GPUs are counted anew, and lost ones tried again."""
 
@@ -55,6 +54,7 @@ class Session:
         tell: Callable[[Answer], None],
         log: Callable[[str], None],
         known_lost: frozenset[str] = frozenset(),
+        waits: Waits | None = None,
     ) -> None:
         """Begin closed.
 
@@ -63,8 +63,11 @@ class Session:
             log: Told once what a card cannot do.
             known_lost: GPUs that ended an earlier generation; losing them again ends nothing, or
                 the others would never be read.
+            waits: How long to wait inside the driver, and for it.
         """
-        self.life = LifeCycle()
+        self._waits = waits or Waits()
+        self.life = LifeCycle(self._waits.close)
+        self._is_open = False
         self._tell = tell
         self._log = log
         self._known_lost = known_lost
@@ -80,6 +83,7 @@ class Session:
             pynvml.nvmlInitWithFlags(0)
         except pynvml.NVMLError as error:
             return Refused(int(error.value))
+        self._is_open = True
         try:
             identities, unreadable = self._enumerate()
         except (GenerationEndedError, pynvml.NVMLError) as error:
@@ -140,6 +144,9 @@ class Session:
         return self._shut_down(is_caller_inside=False)
 
     def _shut_down(self, *, is_caller_inside: bool) -> bool:
+        if not self._is_open:
+            return True
+        self._is_open = False
         if not self.life.close(is_caller_inside=is_caller_inside):
             return False
         with contextlib.suppress(pynvml.NVMLError):
@@ -258,7 +265,7 @@ class Session:
                 if self.life.is_closing:
                     return
                 try:
-                    event = pynvml.nvmlEventSetWait_v2(self._events, WAIT_MS)
+                    event = pynvml.nvmlEventSetWait_v2(self._events, int(self._waits.events * 1000))
                 except pynvml.NVMLError as error:
                     if error.value == TIMEOUT:
                         continue

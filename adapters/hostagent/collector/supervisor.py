@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from adapters.hostagent.collector.codes import NO_GPUS, UNKNOWN_XID, VERSION_MISMATCH
 from adapters.hostagent.collector.findings import Inspector
+from adapters.hostagent.collector.life import Waits
 from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading
 from adapters.hostagent.collector.process import ChildProcess
 from adapters.hostagent.collector.protocol import (
@@ -58,6 +59,7 @@ class Pace(NamedTuple):
     grace: float = 30.0
     first_retry: float = 1.0
     last_retry: float = 60.0
+    waits: Waits = Waits()
 
 
 class _Pending(NamedTuple):
@@ -192,7 +194,7 @@ class NvmlCollector:
             return CollectorStatus(
                 state=self._state,
                 generation=self._generation,
-                abandoned_children=len(self._abandoned),
+                abandoned_children=sum(not one.has_ended() for one in self._abandoned),
                 last_good_sweep_ns=self._good_ns,
                 sweep_seconds={
                     cadence: (one.ended_ns - one.began_ns) / SECOND_NS
@@ -271,7 +273,7 @@ class NvmlCollector:
         if len(self._abandoned) > MAX_ABANDONED:
             self._tell_unavailable(now_ns, None, f"{len(self._abandoned)} collectors hang")
             return
-        self._child = ChildProcess()
+        self._child = ChildProcess(self._pace.waits)
 
     def _ask_next(self, now_ns: int) -> None:
         if self._state in {"down", "stale", "reboot_required"}:

@@ -39,6 +39,7 @@ class News:
         self._time = host_time
         self._health: list[HealthEvent] = []
         self._watched: Mapping[int, Watched] = {}
+        self._without_gpus: set[int] = set()
         self._off_the_bus: dict[str, int] = {}
         """GPUs by the generation in which they fell."""
 
@@ -91,6 +92,22 @@ class News:
             if one.kind in {"gpu_missing", "gpu_lost"}:
                 self._doubt(one.gpu_uuid)
             self._add(one, self.holder(one.gpu_uuid))
+
+    def instances_without_gpus(
+        self, watched: Sequence[Watched], lost: frozenset[str], now_ns: int
+    ) -> None:
+        """Containers whose inside probe fails while the host's GPUs are fine, told when it begins.
+
+        A reload of the host's service manager does that; only a new container sees GPUs again.
+        """
+        without = {
+            one.instance
+            for one in watched
+            if one.state == "gpu_lost" and not lost.intersection(one.gpu_uuids)
+        }
+        for instance in sorted(without - self._without_gpus):
+            self._add(Finding(now_ns, "instance_gpu_lost"), instance)
+        self._without_gpus = without
 
     def disk(self, finding: Finding, instance: int | None) -> None:
         """A disk has just become too full; without an instance it is the machine's."""

@@ -172,6 +172,7 @@ class Senses:
         self.news_book.look_for_faults()
         self.news_book.findings(self.collector.take_findings())
         lost = self.lost_gpus
+        self.news_book.instances_without_gpus(watched, lost, now.mono_ns)
         for one in watched:
             state = self._state(one, lost)
             if second is not None:
