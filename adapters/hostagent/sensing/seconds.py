@@ -53,8 +53,8 @@ class Course(msgspec.Struct, array_like=True):
         self.points.append(Point(at_ns, 0, 0))
 
     def add(self, at_ns: int, carried: Bytes) -> None:
-        """*carried* since the last point; after a long hole in no second."""
-        last = self.points[-1] if self.points else Point(at_ns, 0, 0)
+        """*carried* since the last point, of which there is one; after a long hole in no second."""
+        last = self.points[-1]
         at_ns = max(at_ns, last.at_ns)
         if at_ns - last.at_ns > MAX_INTERPOLATION_NS:
             self.lose(carried)

@@ -173,7 +173,7 @@ def test_the_stub_has_the_symbols_it_should(libraries: Libraries) -> None:
 
 
 def test_the_stub_is_built_by_hand_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command that `make fake-gpu` runs says how to use what it built; a wrong name is refused."""
+    """The command behind `make fake-gpu` says how to use what it built, or refuses."""
     assert build.main([str(tmp_path / "fake")]) == 0
     assert f"LD_LIBRARY_PATH={tmp_path / 'fake'}" in capsys.readouterr().out
     assert build.main([str(tmp_path), "newest"]) == 2
