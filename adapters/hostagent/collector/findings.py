@@ -25,7 +25,7 @@ class Inspector:
         self._slowed: set[str] = set()
         self._told_set: tuple[frozenset[str], int] | None = None
         if self.expected is not None:
-            readings.know(self.expected)
+            readings.know(sorted(self.expected))
 
     def take(self) -> list[Finding]:
         """What was found since the last call."""
