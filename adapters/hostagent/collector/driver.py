@@ -55,10 +55,18 @@ class Way(NamedTuple):
 class Facts:
     """What is known to be impossible in this generation, per GPU and call."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
-        """Begin knowing nothing; *log* is told each impossibility once."""
+    def __init__(self) -> None:
+        """Begin knowing nothing."""
         self._known: dict[tuple[str, str], Status] = {}
-        self._log = log
+        self._untold: dict[str, Status] = {}
+        self._told: set[str] = set()
+
+    def take_news(self) -> str:
+        """The calls found impossible since the last time, each named once; empty without any."""
+        found = [f"{symbol} ({status})" for symbol, status in self._untold.items()]
+        self._told |= self._untold.keys()
+        self._untold.clear()
+        return ", ".join(found)
 
     def ask(self, uuid: str, handle: Handle, *ways: Way) -> tuple[Any, Status]:
         """What the first way that exists returns, or null and why.
@@ -89,7 +97,8 @@ class Facts:
             # What the library lacks, it lacks for every GPU.
             of = "" if code == FUNCTION_MISSING else uuid
             self._known[(of, way.symbol)] = status
-            self._log(f"{of or 'this driver'}: {way.symbol} is {status} (NVML code {code})")
+            if way.symbol not in self._told:
+                self._untold[way.symbol] = status
             if code != FUNCTION_MISSING:
                 return None, status
         return None, status

@@ -71,7 +71,7 @@ class Session:
         self._tell = tell
         self._log = log
         self._known_lost = known_lost
-        self._facts = Facts(log)
+        self._facts = Facts()
         self._gpus: list[Gpu] = []
         self._lost: set[str] = set()
         self._addresses: dict[int, str] = {}
@@ -91,6 +91,7 @@ class Session:
             code = error.code if isinstance(error, GenerationEndedError) else int(error.value)
             return Refused(code)
         has_events = self._listen()
+        self._log_impossible()
         return Opened(
             versions=self._versions(), gpus=identities, unreadable=unreadable, events=has_events
         )
@@ -125,6 +126,7 @@ class Session:
             swept_ns = time.monotonic_ns()
             if ended is not None:
                 self._shut_down(is_caller_inside=True)
+        self._log_impossible()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return Swept(
             cadence=cadence,
@@ -138,6 +140,11 @@ class Session:
             rss_bytes=resident_bytes(),
             cpu_ns=int((usage.ru_utime + usage.ru_stime) * 1e9),
         )
+
+    def _log_impossible(self) -> None:
+        found = self._facts.take_news()
+        if found:
+            self._log(f"not answered by this driver or some GPU: {found}")
 
     def close(self) -> bool:
         """Let go of the driver; false when the event thread or a sweep would not let go of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -178,6 +179,20 @@ def test_the_stub_is_built_by_hand_too(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"LD_LIBRARY_PATH={tmp_path / 'fake'}" in capsys.readouterr().out
     assert build.main([str(tmp_path), "newest"]) == 2
     assert build.main([]) == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        ("adapters.hostagent.collector.child", ("sqlalchemy", "httpx", "cryptography", "ledger")),
+        ("adapters.hostagent.sensing.senses", ("sqlalchemy", "pynvml", "litestar", "psycopg")),
+    ],
+)
+def test_each_process_imports_only_what_it_runs(module: str, never: tuple[str, ...]) -> None:
+    """The child knows nothing of the ledger, and the agent nothing of NVML: memory is a limit."""
+    code = f"import sys, {module}; print(*(set(sys.modules) & {set(never)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_frames_survive_any_cut() -> None:

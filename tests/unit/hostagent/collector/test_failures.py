@@ -56,6 +56,18 @@ def collected(collector: NvmlCollector, *wanted: str) -> list[Finding]:
     return found
 
 
+def told(collector: NvmlCollector) -> list[Xid]:
+    """The first faults that the driver tells of."""
+    found: list[Xid] = []
+
+    def has_any() -> bool:
+        found.extend(collector.take_xids())
+        return bool(found)
+
+    until(has_any)
+    return found
+
+
 def test_01_a_container_that_lost_its_gpus_is_not_running() -> None:
     """A failing inside probe makes the seconds `gpu_lost`, told once, while the host is fine."""
     clock = MachineClock()
@@ -80,9 +92,7 @@ def test_02_a_gpu_off_the_bus_is_lost_and_the_others_go_on(child_driver: FakeGpu
             lambda: read(collector).gpus[B].state == "lost" and has_swept(collector, generation=2)
         )
         found = collected(collector, "gpu_lost")
-        xids: list[Xid] = []
-        until(lambda: xids.extend(collector.take_xids()) or xids)
-        assert [(one.code, one.uuid) for one in xids] == [(79, B)]
+        assert [(one.code, one.uuid) for one in told(collector)] == [(79, B)]
         assert read(collector).gpus[A].values["util"] == 55
         assert read(collector).gpus[B].values == {}
     assert ("gpu_lost", B) in kinds(found)
@@ -230,9 +240,9 @@ def test_08_that_nothing_can_be_read_is_told(child_driver: FakeGpus) -> None:
         found = collected(collector, "nvml_unavailable")
         time.sleep(1.0)
         found += collector.take_findings()
-    told = [one.kind for one in found]
-    assert told.count("nvml_unavailable") == 1
-    assert told.count("telemetry_gap") >= 3
+    kinds_told = [one.kind for one in found]
+    assert kinds_told.count("nvml_unavailable") == 1
+    assert kinds_told.count("telemetry_gap") >= 3
 
 
 def test_08b_hanging_children_are_not_piled_up(
@@ -510,6 +520,5 @@ def test_a_fault_without_a_gpu_makes_all_of_them_doubtful(child_driver: FakeGpus
     with collecting() as collector:
         until(lambda: has_swept(collector))
         child_driver.set({"xid": "9:48:n"})
-        told: list[Xid] = []
-        until(lambda: told.extend(collector.take_xids()) or told)
-    assert [(one.code, one.uuid) for one in told] == [(48, None)]
+        xids = told(collector)
+    assert [(one.code, one.uuid) for one in xids] == [(48, None)]

@@ -11,7 +11,7 @@ import pytest
 from adapters.hostagent.collector.protocol import GpuIdentity, Versions
 from adapters.hostagent.collector.supervisor import pci_gpus
 from adapters.hostagent.sensing.inventory import is_same_hardware, measure_disk, take_inventory
-from adapters.hostagent.sensing.kernel_log import KernelLog
+from adapters.hostagent.sensing.kernel_log import KernelFault, KernelLog
 from adapters.hostagent.sensing.processes import Containers, container_of, inside_pid, process
 from adapters.hostagent.sensing.storage import Disks, DiskUse, crossed, disk_use
 from adapters.hostagent.sensing.xids import APPLICATION, DEGRADED, FATAL, classify
@@ -75,8 +75,13 @@ def test_the_kernels_log_is_followed(tmp_path: Path) -> None:
     try:
         os.write(holder, b"6,1,99,-;usb 1-1: hello\n SUBSYSTEM=usb\n")
         os.write(holder, b"3,2,100,-;NVRM: Xid (PCI:0000:41:00): 31, pid=7, MMU Fault\n")
-        found = []
-        until(lambda: found.extend(log.take()) or found)
+        found: list[KernelFault] = []
+
+        def has_fault() -> bool:
+            found.extend(log.take())
+            return bool(found)
+
+        until(has_fault)
         assert [(one.pci, one.code, one.is_xid) for one in found] == [("0000:41:00", 31, True)]
         assert log.is_followed
     finally:
