@@ -4,10 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test check bench soak docs lock clean
+.PHONY: help install demo serve test check bench soak fake-gpu docs lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 install: $(STAMP) ## Make .venv with the command gpuledger in it
 
@@ -32,6 +32,9 @@ bench: $(STAMP) ## Measure speed and size, write docs/performance.md
 
 soak: $(STAMP) ## Run the long tests that kill processes again and again
 	@$(BIN)/pytest -m soak
+
+fake-gpu: $(STAMP) ## Build a stub of NVML with GPUs from a file, and say how to use it
+	@$(BIN)/python -m adapters.hostagent.nvml.build build/fake-gpu
 
 docs: $(STAMP) ## Write the generated parts of docs/ again
 	@$(BIN)/python tools/make_docs.py
