@@ -54,22 +54,23 @@ def enrol(
     Example: gpuledger agent enrol --server https://gpus.example --token gle_…
     """
     from adapters.cli.output import print_json
-    from adapters.hostagent.kernel_gpus import gpus
-    from ledger.domain.hardware import GpuInventory, Inventory
 
-    found = gpus()
-    if simulated_gpus is not None:
-        found = [GpuInventory(uuid=f"GPU-{secrets.token_hex(8)}") for _ in range(simulated_gpus)]
-    if not found:
+    stock = None
+    if simulated_gpus is None:
+        from adapters.hostagent.acting.machine_senses import take_stock
+
+        stock = take_stock()
+        uuids = [one.uuid for one in stock.gpus]
+    else:
+        uuids = [f"GPU-{secrets.token_hex(8)}" for _ in range(simulated_gpus)]
+    if not uuids:
         message = (
             "the driver shows no GPU on this machine: install it, or try the agent with"
             " --simulated-gpus 1"
         )
         raise RejectedError("no_gpus", message)
-    uuids = [one.uuid for one in found]
-    inventory = None if simulated_gpus is not None else Inventory(gpus=found)
     done = _home(state).enrol(
-        server.rstrip("/"), token, uuids, inventory, simulated=simulated_gpus is not None
+        server.rstrip("/"), token, uuids, stock, simulated=simulated_gpus is not None
     )
     if json:
         print_json({"machine": done.machine, "key_id": done.key_id, "gpu_uuids": done.gpu_uuids})
@@ -157,19 +158,30 @@ def status(*, state: State = None, json: AsJson = False) -> int:
 
 
 def inventory(*, json: AsJson = False) -> int:
-    """Show the GPUs that the driver's kernel part shows.
+    """Show what the machine is made of, as a report would say it.
 
-    Example: gpuledger agent inventory
+    Example: gpuledger agent inventory --json
     """
-    from adapters.cli.output import print_json, print_rows
-    from adapters.hostagent.kernel_gpus import driver_version, gpus
+    import msgspec
 
-    found = gpus()
+    from adapters.cli.output import print_json
+    from adapters.hostagent.acting.machine_senses import take_stock
+
+    found: dict[str, Any] = msgspec.to_builtins(take_stock())
     if json:
-        shown = [{"uuid": one.uuid, "name": one.name} for one in found]
-        print_json({"driver": driver_version(), "gpus": shown})
-    else:
-        print_rows(found, ["uuid", "name"], as_json=False, title="GPUs", empty="no GPU is shown")
+        print_json(found)
+        return 0
+    gpus = found.pop("gpus", [])
+    measured = found.pop("measured", {})
+    for name, value in found.items():
+        how = f" ({measured[name]})" if name in measured else ""
+        sys.stdout.write(f"{name}: {value}{how}\n")
+    for one in gpus:
+        sys.stdout.write(
+            f"GPU {one['uuid']}: {one.get('name', 'no name')}, {one.get('mib', '?')} MiB\n"
+        )
+    if not gpus:
+        sys.stdout.write("no GPU answers: see `gpuledger agent doctor`\n")
     return 0
 
 

@@ -22,7 +22,7 @@ from adapters.hostagent.acting.simulated_senses import SimulatedSenses
 from adapters.hostagent.client import UsageClient
 from adapters.hostagent.control import ControlSocket, MetricsServer
 from adapters.hostagent.delivery import Delivery
-from adapters.hostagent.home import AgentHome
+from adapters.hostagent.home import AgentHome, Enrolled
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import SealedReport
 from adapters.hostagent.runtime.port import Runtime
@@ -57,7 +57,7 @@ def run(home: AgentHome, options: Options) -> int:
         spool = SqliteSpool(home.spool_file, enrolled.machine)
         try:
             runtime = make_runtime(home, options)
-            senses = make_senses(spool, enrolled.gpu_uuids, options)
+            senses = make_senses(spool, enrolled)
             _work(home, enrolled.server, identity, spool, runtime, senses, options)
         finally:
             spool.close()
@@ -79,9 +79,16 @@ def make_runtime(home: AgentHome, options: Options) -> Runtime:
     return DockerRuntime()
 
 
-def make_senses(spool: SqliteSpool, gpu_uuids: list[str], options: Options) -> Senses:
-    """The sensing half, or its simulation where that was asked for."""
-    return SimulatedSenses(gpu_uuids, sealed_until=spool.sealed_until)
+def make_senses(spool: SqliteSpool, enrolled: Enrolled) -> Senses:
+    """The sensing half, or its simulation where the machine was enrolled with one."""
+    if enrolled.simulated:
+        return SimulatedSenses(enrolled.gpu_uuids, sealed_until=spool.sealed_until)
+    # The binding of NVML is an extra (`gpuledger[agent]`).
+    from adapters.hostagent.acting.machine_senses import MachineSenses  # noqa: PLC0415
+
+    return MachineSenses(
+        enrolled.gpu_uuids, state=spool.load("senses"), sealed_until=spool.sealed_until
+    )
 
 
 def _work(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from adapters.hostagent.spool import SpoolFacts
 
@@ -36,17 +34,6 @@ def _lines(
     yield f"# TYPE {_PREFIX}alarms_total counter\n"
     for code, count in sorted(alarms.items()):
         yield f'{_PREFIX}alarms_total{{code="{code}"}} {count}\n'
-    yield from _self()
-
-
-def _self() -> Iterator[str]:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        descriptors = len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return
-    yield _one("rss_bytes", "gauge", pages * os.sysconf("SC_PAGE_SIZE"))
-    yield _one("open_fds", "gauge", descriptors)
 
 
 def _one(name: str, kind: str, value: float) -> str:

@@ -121,6 +121,7 @@ class Agent:
         self._tried_at: dict[int, float] = {}
         self._lost: set[int] = set()
         """Instances whose GPUs are not seen inside any more."""
+        self._probed: SimpleQueue[tuple[Found, bool]] = SimpleQueue()
         self._missing: dict[int, float] = {}
         """Instance that should have a disk and has none → since when."""
         self._foreign: set[str] = set()
@@ -267,7 +268,7 @@ class Agent:
             is_gone = (
                 want is not None
                 and want.want != "gone"
-                and instance not in self.found
+                and (instance not in self.found or instance in self._senses.gone_disks)
                 and instance not in self.crew.busy
                 and kept.phase in {"running", "exited", "stopped"}
             )
@@ -409,6 +410,7 @@ class Agent:
         if time.monotonic_ns() < self._look_ns:
             return
         self._probe()
+        self._notice_losses()
         self._senses.look([self._watched(one) for one in self._on_host()])
         self._look_ns = self._senses.next_look_ns(time.monotonic_ns())
 
@@ -461,17 +463,31 @@ class Agent:
             ).start()
 
     def _probe_one(self, found: Found) -> None:
-        is_good = self._runtime.probe(found.id)
-        now_found = self.found.get(found.instance)
-        if now_found is None or now_found.pid != found.pid or found.instance in self.crew.busy:
-            return
-        if is_good:
-            self._lost.discard(found.instance)
-        elif found.instance not in self._lost:
-            self._lost.add(found.instance)
-            self._say("instance_gpu_lost", instance=found.instance)
-            self._observe(found.instance, found.assignment, "gpu_lost")
-            self._woken.set()
+        self._probed.put((found, self._runtime.probe(found.id)))
+        self._woken.set()
+
+    def _notice_losses(self) -> None:
+        """Take in what probes found, and what fell off the bus."""
+        off_the_bus = self._senses.lost_gpus
+        losses = {
+            one.instance: one
+            for one in self.found.values()
+            if one.is_alive and not off_the_bus.isdisjoint(one.gpu_uuids)
+        }
+        while not self._probed.empty():
+            found, is_good = self._probed.get()
+            now_found = self.found.get(found.instance)
+            if now_found is None or now_found.pid != found.pid:
+                continue  # It was started anew since it was asked.
+            if not is_good:
+                losses[found.instance] = found
+            elif found.instance not in losses:
+                self._lost.discard(found.instance)
+        for instance, found in losses.items():
+            if instance not in self._lost and instance not in self.crew.busy:
+                self._lost.add(instance)
+                self._say("instance_gpu_lost", instance=instance)
+                self._observe(instance, found.assignment, "gpu_lost")
 
     # --- telling ---------------------------------------------------------------------------------
 
@@ -514,18 +530,19 @@ class Agent:
             self._report_seconds, self._stage, silent, is_idle=not self.found and not is_news
         )
         is_due = now - self._sealed_at >= step
+        is_due |= self._senses.has_news and now - self._sealed_at >= 1.0
         if not (is_due or is_last or is_news) or self._senses.second is None:
             return
         if not is_last and now - self._sealed_at < (_EMPTY_SECONDS if is_news else 1.0):
             return
         attested = self._unsealed or self._senses.attest()
-        if attested is None and not is_news:
+        if attested is None and not (is_news or self._senses.has_news):
             return
         while attested is not None:
             if not self._seal_one(attested):
                 return
             attested = self._senses.attest()
-        if self._observed or self._answers or self._health:
+        if self._observed or self._answers or self._health or self._senses.has_news:
             self._seal_one(self._senses.news())
 
     def _seal_one(self, attested: Attested) -> bool:

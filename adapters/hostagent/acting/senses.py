@@ -6,38 +6,11 @@ All `*_ns` are CLOCK_MONOTONIC; only the sensing half turns them into Unix secon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from ledger.domain.hardware import Inventory
-from ledger.domain.usage import GpuSample, HealthEvent, HostClock, InstanceBlock, TickState
+from adapters.hostagent.sensing.watched import Attested, Watched
 
-
-class Watched(NamedTuple):
-    """What the agent knows of one instance's container at this look."""
-
-    instance: int
-    state: TickState
-    pid: int | None = None
-    """First process of the container, in the host's numbering; null: there is none."""
-    gpu_uuids: tuple[str, ...] = ()
-    container: str | None = None
-    disk: str | None = None
-    """A path on the instance's disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attested:
-    """All that a report attests, and the state to be committed in its transaction."""
-
-    start: int
-    count: int
-    blocks: Sequence[InstanceBlock]
-    health: Sequence[HealthEvent]
-    gpus: Sequence[GpuSample]
-    inventory: Inventory | None
-    clock: HostClock | None
-    state: bytes
+__all__ = ["Attested", "Senses", "Watched"]
 
 
 class Senses(Protocol):
@@ -54,6 +27,18 @@ class Senses(Protocol):
     @property
     def doubtful(self) -> set[int]:
         """Instances to probe inside now."""
+
+    @property
+    def lost_gpus(self) -> frozenset[str]:
+        """GPUs that fell off the bus."""
+
+    @property
+    def gone_disks(self) -> frozenset[int]:
+        """Instances whose disk is no more."""
+
+    @property
+    def has_news(self) -> bool:
+        """True when there is something to tell besides seconds."""
 
     def start(self) -> None:
         """Begin to look."""

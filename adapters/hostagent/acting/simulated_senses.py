@@ -36,6 +36,8 @@ class SimulatedSenses:
         """See *gpu_uuids*; nothing before *sealed_until* is attested again."""
         self.boot_id = boot_id or _kernel_boot_id()
         self.doubtful: set[int] = set()
+        self.lost_gpus: frozenset[str] = frozenset()
+        self.gone_disks: frozenset[int] = frozenset()
         self._gpu_uuids = list(gpu_uuids)
         self._up, self._down, self._util = up_bytes_per_second, down_bytes_per_second, util
         self._anchor_ns = time.time_ns() - time.monotonic_ns()
@@ -49,6 +51,11 @@ class SimulatedSenses:
     def second(self) -> int:
         """The running second."""
         return (time.monotonic_ns() + self._anchor_ns) // _SECOND_NS
+
+    @property
+    def has_news(self) -> bool:
+        """Only what it is made of, once."""
+        return self._is_new
 
     def start(self) -> None:
         """Nothing runs beside."""
