@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,15 +31,25 @@ _SECONDS: Final = 30.0
 class HostAgent:
     """`gpuledger agent` in processes of its own; the folder outlives them."""
 
-    def __init__(self, url: str, token: str, gpus: int = 1) -> None:
-        """Enrol with *token* at *url*."""
+    def __init__(
+        self, url: str, token: str, gpus: int = 1, *, driver: Mapping[str, str] | None = None
+    ) -> None:
+        """Enrol with *token* at *url*.
+
+        Args:
+            url: Where the server is.
+            token: The one-time token.
+            gpus: How many GPUs to pretend.
+            driver: Environment in which a driver's library is found; the agent then asks it for
+                its GPUs instead of pretending.
+        """
+        self._environment = {**os.environ, **(driver or {})}
         self._folder = Path(tempfile.mkdtemp(prefix="gl-agent-"))
         self._folder.chmod(0o711)  # instances run as users of their own and must pass
         self.home = AgentHome(self._folder / "state")
         self._errors = self._folder / "agent.log"
-        answer = self.cli(
-            "enrol", "--server", url, "--token", token, "--simulated-gpus", str(gpus), "--json"
-        )
+        pretend = () if driver else ("--simulated-gpus", str(gpus))
+        answer = self.cli("enrol", "--server", url, "--token", token, *pretend, "--json")
         self.machine: int = msgspec.json.decode(answer.stdout)["machine"]
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -52,6 +62,7 @@ class HostAgent:
                 *("--state", str(self.home.folder)),
             ],
             cwd=ROOT,
+            env=self._environment,
             check=False,
             capture_output=True,
             text=True,
@@ -70,6 +81,7 @@ class HostAgent:
                     *("--state", str(self.home.folder)),
                 ],
                 cwd=ROOT,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
