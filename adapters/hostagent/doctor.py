@@ -205,7 +205,7 @@ def _network(enrolled: Enrolled, identity: HostIdentity) -> Iterator[Finding]:
                 enrolled.machine,
                 identity,
                 second=lambda: int(time.time()),
-                on_desired=lambda _: None,
+                on_desired=lambda *_: None,
                 http=http,
             )
             link.ask()

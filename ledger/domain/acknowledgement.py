@@ -67,11 +67,14 @@ class DesiredInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """What it is started from; only in answers to requests that the machine itself signed."""
 
 
-class Desired(msgspec.Struct, frozen=True, kw_only=True):
+class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that one machine is to hold; an instance that is not named is left as it is."""
 
     version: int
     instances: list[DesiredInstance]
+    server_time_ms: int | None = None
+    """When it was said, where it is asked for by itself: a machine without a clock needs the time
+    before it can attest its first second."""
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

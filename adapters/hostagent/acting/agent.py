@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -62,6 +62,14 @@ _MAX_HEALTH: Final = 256
 log = structlog.get_logger("gpuledger.agent")
 
 
+class _Wish(NamedTuple):
+    """What the server wants, and when it was asked and heard; monotonic nanoseconds."""
+
+    desired: Desired
+    sent_ns: int
+    received_ns: int
+
+
 class Agent:
     """One machine's agent: `turn` is one pass of the loop, `run` repeats it until told to end.
 
@@ -101,7 +109,7 @@ class Agent:
         self._monotonic = monotonic
         self._woken = threading.Event()
         self._ending = threading.Event()
-        self._heard: SimpleQueue[Heard | Desired] = SimpleQueue()
+        self._heard: SimpleQueue[Heard | _Wish] = SimpleQueue()
         self.wanted = Wanted(spool.load("desired"))
         self.kept: dict[int, Kept] = {
             one.instance: one
@@ -138,9 +146,12 @@ class Agent:
         self._heard.put(heard)
         self._woken.set()
 
-    def want(self, desired: Desired) -> None:
-        """The server said what it wants, to a request that this machine signed."""
-        self._heard.put(desired)
+    def want(self, desired: Desired, sent_ns: int = 0, received_ns: int = 0) -> None:
+        """The server said what it wants, to a request that this machine signed.
+
+        *sent_ns* and *received_ns* are when the request left and the answer came.
+        """
+        self._heard.put(_Wish(desired, sent_ns, received_ns))
         self._woken.set()
 
     def end(self) -> None:
@@ -188,9 +199,14 @@ class Agent:
                 heard = self._heard.get_nowait()
             except Empty:
                 break
-            if isinstance(heard, Desired):
-                is_news |= self.wanted.take(heard)
+            if isinstance(heard, _Wish):
+                is_news |= self.wanted.take(heard.desired)
                 self.contact_at = self._monotonic()
+                if heard.desired.server_time_ms is not None:
+                    # After a long wait it says little; the smallest round trip wins.
+                    self._senses.contact(
+                        heard.sent_ns, heard.received_ns, heard.desired.server_time_ms
+                    )
                 continue
             self.contact_at = self._monotonic()
             self._senses.contact(heard.sent_ns, heard.received_ns, heard.answer.server_time_ms)

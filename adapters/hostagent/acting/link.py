@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -33,10 +34,20 @@ class Link:
         identity: HostIdentity,
         *,
         second: Callable[[], int],
-        on_desired: Callable[[Desired], None],
+        on_desired: Callable[[Desired, int, int], None],
         http: httpx.Client | None = None,
     ) -> None:
-        """Ask the server at *base_url*; *second* is the Unix second as the server would say it."""
+        """Ask the server at *base_url*.
+
+        Args:
+            base_url: Where the server is.
+            machine: This machine.
+            identity: Its key.
+            second: The Unix second as the server would say it.
+            on_desired: Told each answer, and when its request left and it came; monotonic
+                nanoseconds.
+            http: Carries the requests.
+        """
         self._base = base_url.rstrip("/")
         self._machine = machine
         self._identity = identity
@@ -84,6 +95,7 @@ class Link:
 
     def _run(self) -> None:
         while not self._ending.is_set():
+            sent_ns = time.monotonic_ns()
             try:
                 desired = self.ask()
             except (httpx.HTTPError, msgspec.DecodeError) as error:
@@ -96,4 +108,4 @@ class Link:
                 self._ending.wait(wait)
                 continue
             self.failures = 0
-            self._on_desired(desired)
+            self._on_desired(desired, sent_ns, time.monotonic_ns())

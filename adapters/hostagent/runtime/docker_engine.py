@@ -205,7 +205,11 @@ class DockerRuntime(Runtime):
         try:
             output = b"".join(chunk for _, chunk in frames_iter(connection, tty=False))
         finally:
+            # The file around the socket, and the socket that the engine took over from HTTP.
+            taken_over = getattr(connection, "_sock", None)
             connection.close()
+            if taken_over is not None:
+                taken_over.close()
         ended = self._api.exec_inspect(created["Id"])
         return ended.get("ExitCode") == 0 and all(
             uuid.encode() in output for uuid in found.gpu_uuids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final
 
@@ -376,13 +377,14 @@ async def desired(
     usage: UsageService = request.app.state.usage
     if call.machine_id is None:
         now = call.ledger.clock()
-        found = await call.question(lambda connection: ask.machine(connection, machine_id, now))
-        if not call.is_admin and found.host_id != call.principal.account_id:
+        shown = await call.question(lambda connection: ask.machine(connection, machine_id, now))
+        if not call.is_admin and shown.host_id != call.principal.account_id:
             raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
     if after is not None and wait:
         await asyncio.wrap_future(usage.watch.changed(machine_id, after, wait))
     is_machine = call.machine_id == machine_id
-    return await anyio.to_thread.run_sync(partial(usage.desired, machine_id, specs=is_machine))
+    found = await anyio.to_thread.run_sync(partial(usage.desired, machine_id, specs=is_machine))
+    return msgspec.structs.replace(found, server_time_ms=time.time_ns() // 1_000_000)
 
 
 HANDLERS = [
