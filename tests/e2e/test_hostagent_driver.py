@@ -65,7 +65,5 @@ def test_a_gpu_that_falls_off_the_bus_ends_its_instance(folder: Path) -> None:
             agent.close()
     seen = {util for report in reports for one in report.instances for util in one.util}
     assert 97 in seen
-    assert {"xid", "instance_gpu_lost"} <= {
-        event.kind for report in reports for event in report.health
-    }
+    assert {"xid", "gpu_lost"} <= {event.kind for report in reports for event in report.health}
     assert any(report.inventory is not None for report in reports)

@@ -502,7 +502,9 @@ class Agent:
         for instance, found in losses.items():
             if instance not in self._lost and instance not in self.crew.busy:
                 self._lost.add(instance)
-                self._say("instance_gpu_lost", instance=instance)
+                if off_the_bus.isdisjoint(found.gpu_uuids):
+                    # What fell off the bus is told by the senses, with its UUID.
+                    self._say("instance_gpu_lost", instance=instance)
                 self._observe(instance, found.assignment, "gpu_lost")
 
     # --- telling ---------------------------------------------------------------------------------

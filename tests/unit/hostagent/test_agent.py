@@ -88,7 +88,7 @@ class Host:
 def run(instance: int = 1, assignment: int = 1, **fields: Any) -> DesiredInstance:
     """An instance that is to run on GPU-a."""
     wish = {"gpu_uuids": ["GPU-a"], "spec": {"args": ["x"]}, "want": "running", **fields}
-    return DesiredInstance(instance=instance, assignment=assignment, **wish)  # type: ignore[arg-type]
+    return DesiredInstance(instance=instance, assignment=assignment, **wish)
 
 
 @pytest.fixture
