@@ -4,10 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test check bench soak clients docs lock clean
+.PHONY: help install demo serve test check bench soak clients fake-gpu docs lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 install: $(STAMP) ## Make .venv with the command gpuledger in it
 
@@ -35,6 +35,9 @@ soak: $(STAMP) ## Run the long tests that kill processes again and again
 
 clients: $(STAMP) ## Run other people's clients against the server (installs them once)
 	@$(BIN)/pytest -m clients
+
+fake-gpu: $(STAMP) ## Build a stub of NVML with GPUs from a file, and say how to use it
+	@$(BIN)/python -m adapters.hostagent.nvml.build build/fake-gpu
 
 docs: $(STAMP) ## Write the generated parts of docs/ again
 	@$(BIN)/python tools/make_docs.py

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
-from adapters.cli import calc, keys, offers, questions, running, supervising
+from adapters.cli import agent, calc, keys, offers, questions, running, supervising
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
 OK: Final = 0
@@ -69,6 +69,15 @@ calc_app.command(calc.useful_hour, name="useful-hour")
 calc_app.command(calc.memory)
 calc_app.command(calc.transfer)
 calc_app.command(calc.budget)
+agent_app = App(name="agent", help="The agent on a rented-out machine.", group=_RUN)
+agent_app.command(agent.enrol)
+agent_app.command(agent.run)
+agent_app.command(agent.status)
+agent_app.command(agent.inventory)
+agent_app.command(agent.doctor)
+agent_app.command(agent.logs)
+agent_app.command(agent.release_nvml, name="release-nvml")
+agent_app.command(agent.acquire_nvml, name="acquire-nvml")
 scenario_app = App(name="scenario", help="Scenarios: the business as text.", group=_RUN)
 scenario_app.command(running.scenario_run, name="run")
 
@@ -82,6 +91,7 @@ for command in (
     running.restore,
 ):
     app.command(command, group=_RUN)
+app.command(agent_app)
 app.command(scenario_app)
 for question in (
     questions.accounts,

@@ -39,11 +39,11 @@ class Spool(Protocol):
     def holds(self, machine: int, epoch: str, seq: int) -> bool:
         """True while that report waits."""
 
-    def acknowledge(self, machine: int, epoch: str, through: int) -> None:
-        """Forget the reports of one epoch up to and including *through*."""
+    def acknowledge(self, machine: int, epoch: str, through: int) -> int:
+        """Forget the reports of one epoch up to and including *through*; returns how many."""
 
-    def bury(self, machine: int, epoch: str, seq: int, code: str, reason: str) -> None:
-        """Make a waiting report a dead letter; one that does not wait is left alone."""
+    def bury(self, machine: int, epoch: str, seq: int, code: str, reason: str) -> bool:
+        """Make a waiting report a dead letter; false for one that does not wait."""
 
     def __len__(self) -> int:
         """How many reports wait."""
@@ -105,21 +105,24 @@ class MemorySpool:
         """True while that report waits."""
         return any(_is(one, machine, epoch, seq) for one in self._waiting)
 
-    def acknowledge(self, machine: int, epoch: str, through: int) -> None:
-        """Forget the reports of one epoch up to and including *through*."""
+    def acknowledge(self, machine: int, epoch: str, through: int) -> int:
+        """Forget the reports of one epoch up to and including *through*; returns how many."""
+        before = len(self._waiting)
         self._waiting = [
             one
             for one in self._waiting
             if one.seq > through or one.machine != machine or one.epoch != epoch
         ]
+        return before - len(self._waiting)
 
-    def bury(self, machine: int, epoch: str, seq: int, code: str, reason: str) -> None:
-        """Make a waiting report a dead letter; one that does not wait is left alone."""
+    def bury(self, machine: int, epoch: str, seq: int, code: str, reason: str) -> bool:
+        """Make a waiting report a dead letter; false for one that does not wait."""
         for index, one in enumerate(self._waiting):
             if _is(one, machine, epoch, seq):
                 del self._waiting[index]
                 self.dead_letters.append(DeadLetter(one, code, reason))
-                return
+                return True
+        return False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -220,7 +223,8 @@ class Courier:
         return self._take_in(batch, answer)
 
     def _take_in(self, batch: Sequence[SealedReport], answer: UsageAnswer) -> float:
-        before = len(self._spool)
+        # Counted, not measured: others may seal into the spool meanwhile.
+        gone = 0
         is_early = False
         gaps: dict[tuple[int, str], tuple[SealedReport, ReportAnswer]] = {}
         for report, result in zip(batch, answer.reports, strict=True):
@@ -228,9 +232,9 @@ class Courier:
                 case "accepted" | "duplicate":
                     pass  # `acked_through` says how far the spool may forget.
                 case "rejected":
-                    self._bury(report, result)
+                    gone += self._bury(report, result)
                 case "conflict" | "chain_fork" | "undecodable":
-                    self._bury(report, result)
+                    gone += self._bury(report, result)
                     self._alarm(report, result.code or result.status, result.reason or "")
                 case "too_early":
                     is_early = True
@@ -241,9 +245,9 @@ class Courier:
                         self._stop([report], result.code or result.status, result.reason or "")
         for ack in answer.acks:
             for one in ack.rejected:
-                self._spool.bury(ack.machine, ack.epoch, one.seq, one.code, one.reason)
-            self._spool.acknowledge(ack.machine, ack.epoch, ack.acked_through)
-        is_moving = len(self._spool) < before
+                gone += self._spool.bury(ack.machine, ack.epoch, one.seq, one.code, one.reason)
+            gone += self._spool.acknowledge(ack.machine, ack.epoch, ack.acked_through)
+        is_moving = gone > 0
         for report, result in gaps.values():
             is_moving |= self._fill(report, result)
         is_moving |= any(one.machine in self.stopped_machines for one in batch)
@@ -283,9 +287,9 @@ class Courier:
         self._spool.bury(report.machine, report.epoch, report.seq, error.code, error.message)
         self._alarm(report, error.code, error.message)
 
-    def _bury(self, report: SealedReport, result: ReportAnswer) -> None:
+    def _bury(self, report: SealedReport, result: ReportAnswer) -> bool:
         code, reason = result.code or result.status, result.reason or ""
-        self._spool.bury(report.machine, report.epoch, report.seq, code, reason)
+        return self._spool.bury(report.machine, report.epoch, report.seq, code, reason)
 
     def _stop(self, batch: Sequence[SealedReport], code: str, reason: str) -> None:
         for machine, epoch in dict.fromkeys((one.machine, one.epoch) for one in batch):

@@ -88,3 +88,7 @@ class HostIdentity:
     def sign(self, body: bytes) -> bytes:
         """The signature of a report's *body*."""
         return self._private_key.sign(SIGNING_PREFIX + body)
+
+    def sign_call(self, message: bytes) -> bytes:
+        """The signature of a request, of what `ledger.domain.machine_call.signed_bytes` says."""
+        return self._private_key.sign(message)

@@ -18,9 +18,11 @@ from adapters.http.access import CALLED, entry_of
 from adapters.http.once import carry_out
 from adapters.http.scopes import endpoint_of, require_permission
 from ledger.domain.events import Role
+from ledger.domain.machine_call import SCHEME, read_credential
 from ledger.errors import AuthError, ForbiddenError, NotFoundError, RejectedError
 from ledger.services.accounts import Principal, authenticate, note_use
 from ledger.services.ledger import Ledger, Unit
+from ledger.services.machine_calls import authenticate_machine
 from ledger.store.database import Connection
 
 T = TypeVar("T")
@@ -35,18 +37,27 @@ ANYONE: Final[tuple[Role, ...]] = ("renter", "host", "auditor", "admin")
 PAYER: Final[tuple[Role, ...]] = ("renter", "host", "admin")
 
 
-def allowed(*roles: Role) -> dict[str, Any]:
-    """The options of a route that these roles may use; the docs show them."""
-    return {"roles": roles}
+def allowed(*roles: Role, machine: bool = False) -> dict[str, Any]:
+    """The options of a route that these roles may use; the docs show them.
+
+    *machine*: so may the machine that its path names, with a request signed by its own key.
+    """
+    return {"roles": roles, "machine": machine}
 
 
 class Call:
     """A request by somebody whose key was checked."""
 
     def __init__(
-        self, ledger: Ledger, principal: Principal, request: Request[Any, Any, State], key: str
+        self,
+        ledger: Ledger,
+        principal: Principal,
+        request: Request[Any, Any, State],
+        key: str,
+        machine_id: int | None = None,
     ) -> None:
-        """Keep what commands and questions need."""
+        """Keep what commands and questions need; *machine_id* is set when a machine asks."""
+        self.machine_id = machine_id
         self.ledger = ledger
         self.principal = principal
         self._request = request
@@ -128,6 +139,8 @@ async def provide_call(request: Request[Any, Any, State]) -> Call:
     ledger: Ledger = request.app.state.ledger
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     key = key.strip()
+    if scheme.lower() == SCHEME.lower() and request.route_handler.opt.get("machine"):
+        return await _machine_call(ledger, request, key)
     if scheme.lower() != "bearer" or not key:
         raise AuthError("auth_error", "send your API key as `Authorization: Bearer glk_…`")
 
@@ -149,6 +162,31 @@ async def provide_call(request: Request[Any, Any, State]) -> Call:
     await require_permission(request, principal, endpoint)
     _check_query(request, _query_names(handler))
     return Call(ledger, principal, request, key)
+
+
+async def _machine_call(ledger: Ledger, request: Request[Any, Any, State], text: str) -> Call:
+    """The call of a machine that signed it, in the name of its host and about itself only."""
+    credential = read_credential(text)
+    if credential is None:
+        message = f"send `Authorization: {SCHEME} <machine>:<key id>:<second>:<signature>`"
+        raise AuthError("auth_error", message)
+    if request.path_params.get("machine_id", credential.machine) != credential.machine:
+        message = f"there is no machine {request.path_params['machine_id']}"
+        raise NotFoundError("no_such_machine", message)
+    body = await request.body()
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    target = request.scope["path"] + (f"?{query}" if query else "")
+    proof = credential
+
+    def check() -> int:
+        now = ledger.clock()
+        with ledger.reading() as connection:
+            return authenticate_machine(connection, proof, request.method, target, now, body)
+
+    host_id = await anyio.to_thread.run_sync(check)
+    _check_query(request, _query_names(request.route_handler))
+    principal = Principal(host_id, "host", proof.key_id, None)
+    return Call(ledger, principal, request, "", proof.machine)
 
 
 def _check_query(request: Request[Any, Any, State], known: frozenset[str]) -> None:

@@ -76,6 +76,12 @@ class DesiredInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     disk_bytes: int = 0
     run_until: int | None = None
     """Credit lease: an agent without contact stops the instance at this second; null for never."""
+    at_once: bool = False
+    """It is killed without grace: it was displaced, or its account ran dry."""
+    reboots: int = 0
+    """How often the renter asked for a restart in place; the agent moves towards this number."""
+    spec: dict[str, Any] | None = None
+    """What it is started from; only in answers to requests that the machine itself signed."""
     volumes: list[DesiredMount] = []
 
 
@@ -85,6 +91,9 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int
     instances: list[DesiredInstance]
     volumes: list[DesiredVolume] = []
+    server_time_ms: int | None = None
+    """When it was said, where it is asked for by itself: a machine without a clock needs the time
+    before it can attest its first second."""
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

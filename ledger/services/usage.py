@@ -17,9 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from ledger.domain.acknowledgement import (
     Acknowledgement,
     Desired,
-    DesiredInstance,
-    DesiredMount,
-    DesiredVolume,
     Rejection,
     ReportAnswer,
     ReportStatus,
@@ -37,19 +34,13 @@ from ledger.domain.usage import (
     decode_report,
 )
 from ledger.services.checks import HandedOut
-from ledger.services.credit import read_credit
-from ledger.services.ledger import Ledger, Unit, read_policy
+from ledger.services.desired import DesiredStates, DesiredWatch, with_specs
+from ledger.services.ledger import Ledger, Unit
 from ledger.services.observations import absorb
 from ledger.store.database import Connection, translating
 from ledger.store.intake import Batch, Candidate, GroupCommit, Surroundings, append_reports
 from ledger.store.log import Head, LogTransaction
 
-_LEASE_SECONDS = 86_400
-"""How far ahead the end of a credit lease is looked for."""
-_LEASE_AGE_SECONDS = 5
-"""A credit lease in an answer is at most this old."""
-_GONE_SECONDS = 7 * 86_400
-"""How long a destroyed instance is still named, for hosts that could not hear of it before."""
 _KNOWN_MACHINES_MAX = 100_000
 
 
@@ -78,6 +69,8 @@ class UsageService:
         self._ledger = ledger
         self._keys = KeyRing()
         self._desired = DesiredStates(ledger)
+        self.watch = DesiredWatch(ledger)
+        """Tells machines that wait when what is wanted of them changed."""
         self._checks = HandedOut()
         self._surroundings = Surroundings(self._keys.is_valid, self._absorb, self._append_fact)
         self._group: GroupCommit[SignedReport, _Answered] = GroupCommit(
@@ -86,6 +79,7 @@ class UsageService:
 
     def close(self) -> None:
         """Write what is waiting and stop."""
+        self.watch.close()
         self._group.close()
 
     def submit(self, reports: Sequence[SignedReport]) -> Future[UsageAnswer]:
@@ -125,10 +119,11 @@ class UsageService:
         answers = iter(batch.answers)
         return [next(answers) if isinstance(one, Candidate) else one for one in judged]
 
-    def desired(self, machine_id: int) -> Desired:
-        """What the server wants of a machine now."""
+    def desired(self, machine_id: int, *, specs: bool = False) -> Desired:
+        """What the server wants of a machine now; with *specs*, for the machine's own eyes."""
         with self._ledger.reading() as connection:
-            return self._desired.of(connection, [machine_id])[machine_id]
+            found = self._desired.of(connection, [machine_id])[machine_id]
+            return with_specs(connection, self._ledger.vault, found) if specs else found
 
     # --- before the log --------------------------------------------------------------------------
 
@@ -312,112 +307,3 @@ class KeyRing:
             return False
         self._checked_at[key] = fact_position
         return True
-
-
-class DesiredStates:
-    """What the server wants of each machine; read again only when facts changed it."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        """Begin empty."""
-        self._ledger = ledger
-        self._known: dict[int, tuple[int, int, Desired]] = {}
-        """Machine → (fact position, second) at which it was read, and what was read."""
-
-    def of(
-        self,
-        connection: Connection,
-        machine_ids: Sequence[int] | set[int],
-        fact_position: int | None = None,
-    ) -> dict[int, Desired]:
-        """The desired state of each machine, its leases at most a few seconds old."""
-        now = self._ledger.clock()
-        stale = [
-            machine_id
-            for machine_id in machine_ids
-            if fact_position is None
-            or machine_id not in self._known
-            or self._known[machine_id][0] != fact_position
-            or self._known[machine_id][1] + _LEASE_AGE_SECONDS < now
-        ]
-        if stale:
-            if len(self._known) > _KNOWN_MACHINES_MAX:
-                self._known.clear()
-            for machine_id, desired in self._read(connection, stale, now).items():
-                self._known[machine_id] = (fact_position or 0, now, desired)
-        return {one: self._known[one][2] for one in machine_ids if one in self._known}
-
-    def _read(
-        self, connection: Connection, machine_ids: Sequence[int], now: int
-    ) -> dict[int, Desired]:
-        versions: dict[int, int] = dict(
-            connection.execute(
-                "SELECT machine_id, desired_version FROM machines WHERE machine_id = ANY(%s)",
-                [list(machine_ids)],
-            ).fetchall()
-        )
-        rows = connection.execute(
-            "SELECT machine_id, instance_id, assignment_no, status, gpu_uuids, disk_bytes,"
-            " account_id FROM instances WHERE machine_id = ANY(%s)"
-            " AND (destroyed_at IS NULL OR destroyed_at > %s) ORDER BY instance_id",
-            [list(machine_ids), now - _GONE_SECONDS],
-        ).fetchall()
-        runs = {row[6] for row in rows if row[3] in {"loading", "running"}}
-        policy = read_policy(connection)
-        leases = {
-            account_id: credit.dry_second(now, policy, horizon_seconds=_LEASE_SECONDS)
-            for account_id, credit in (read_credit(connection, runs) if runs else {}).items()
-        }
-        volumes, mounts = _volumes(connection, machine_ids, now - _GONE_SECONDS)
-        instances: dict[int, list[DesiredInstance]] = {one: [] for one in versions}
-        for machine_id, instance_id, assignment, status, uuids, disk_bytes, account_id in rows:
-            runs_now = status in {"loading", "running"}
-            instances[machine_id].append(
-                DesiredInstance(
-                    instance=instance_id,
-                    assignment=assignment,
-                    want="running" if runs_now else "gone" if status == "destroyed" else "stopped",
-                    gpu_uuids=uuids,
-                    disk_bytes=disk_bytes,
-                    run_until=leases.get(account_id) if runs_now else None,
-                    volumes=mounts.get(instance_id, []),
-                )
-            )
-        return {
-            machine_id: Desired(
-                version=version,
-                instances=instances[machine_id],
-                volumes=volumes.get(machine_id, []),
-            )
-            for machine_id, version in versions.items()
-        }
-
-
-def _volumes(
-    connection: Connection, machine_ids: Sequence[int], gone_after: int
-) -> tuple[dict[int, list[DesiredVolume]], dict[int, list[DesiredMount]]]:
-    """The volumes of each machine, and what each living instance has of them."""
-    volumes: dict[int, list[DesiredVolume]] = {}
-    for machine_id, volume_id, disk_bytes, cloned_from, destroyed_at in connection.execute(
-        "SELECT machine_id, volume_id, disk_bytes, cloned_from, destroyed_at FROM volumes"
-        " WHERE machine_id = ANY(%s) AND (destroyed_at IS NULL OR destroyed_at > %s)"
-        " ORDER BY volume_id",
-        [list(machine_ids), gone_after],
-    ):
-        one = DesiredVolume(
-            volume=volume_id,
-            want="kept" if destroyed_at is None else "gone",
-            disk_bytes=disk_bytes,
-            cloned_from=cloned_from,
-        )
-        volumes.setdefault(machine_id, []).append(one)
-    mounts: dict[int, list[DesiredMount]] = {}
-    if volumes:
-        for instance_id, volume_id, mount_path in connection.execute(
-            "SELECT a.instance_id, a.volume_id, a.mount_path FROM volume_attachments a"
-            " JOIN instances i USING (instance_id) WHERE i.machine_id = ANY(%s)"
-            " AND i.destroyed_at IS NULL ORDER BY a.instance_id, a.volume_id",
-            [list(volumes)],
-        ):
-            mount = DesiredMount(volume=volume_id, mount_path=mount_path)
-            mounts.setdefault(instance_id, []).append(mount)
-    return volumes, mounts

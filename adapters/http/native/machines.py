@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from typing import Annotated, Any, ClassVar
+import time
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final
 
 import anyio.to_thread
 import msgspec
@@ -38,6 +41,9 @@ from ledger.services.questions import accounts
 from ledger.services.questions import machines as ask
 from ledger.services.usage import UsageService
 from ledger.store.database import Connection
+
+MAX_WAIT_SECONDS: Final = 55
+"""Below what proxies on the way usually cut."""
 
 Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -342,19 +348,43 @@ async def unlist_machine(call: Caller, machine_id: FromPath[int]) -> Response[Ma
 
 @get(
     "/v1/machines/{machine_id:int}/desired",
-    opt=allowed(*HOST),
+    opt=allowed(*HOST, machine=True),
     summary="What a machine should do now",
 )
 async def desired(
-    request: Request[Any, Any, State], call: Caller, machine_id: FromPath[int]
+    request: Request[Any, Any, State],
+    call: Caller,
+    machine_id: FromPath[int],
+    after: Annotated[
+        int | None,
+        QueryParameter(
+            ge=0,
+            le=2**63 - 1,
+            description="Wait until the version is above this one.",
+        ),
+    ] = None,
+    wait: Annotated[
+        int,
+        QueryParameter(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait at most."),
+    ] = 25,
 ) -> Desired:
-    """Show the state that the machine's agent should move towards."""
+    """Show the state that the machine's agent should move towards.
+
+    With `after` it answers as soon as something newer is wanted, or unchanged after `wait` seconds.
+    What an instance is started from is shown only to the machine itself: to a request that its key
+    signed.
+    """
     usage: UsageService = request.app.state.usage
-    now = call.ledger.clock()
-    found = await call.question(lambda connection: ask.machine(connection, machine_id, now))
-    if not call.is_admin and found.host_id != call.principal.account_id:
-        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
-    return await anyio.to_thread.run_sync(usage.desired, machine_id)
+    if call.machine_id is None:
+        now = call.ledger.clock()
+        shown = await call.question(lambda connection: ask.machine(connection, machine_id, now))
+        if not call.is_admin and shown.host_id != call.principal.account_id:
+            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+    if after is not None and wait:
+        await asyncio.wrap_future(usage.watch.changed(machine_id, after, wait))
+    is_machine = call.machine_id == machine_id
+    found = await anyio.to_thread.run_sync(partial(usage.desired, machine_id, specs=is_machine))
+    return msgspec.structs.replace(found, server_time_ms=time.time_ns() // 1_000_000)
 
 
 HANDLERS = [

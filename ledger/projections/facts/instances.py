@@ -148,6 +148,10 @@ def instance_changes(fact: e.LifeFact, position: int) -> Iterator[Change]:
                 (fact.label, position, instance_id),
             )
         case e.InstanceRebooted():
+            yield Change(
+                "UPDATE instances SET reboots = reboots + 1 WHERE instance_id = %s",
+                (instance_id,),
+            )
             yield _desired(instance_id, position)
         case e.ObservationIgnored() | e.UsageGapRecorded():
             return

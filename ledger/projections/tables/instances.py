@@ -46,6 +46,7 @@ instances = table(
     maybe("stopped_at"),
     maybe("destroyed_at"),
     big("changed_position"),
+    Column("reboots", Integer, nullable=False, server_default=text("0")),
     Index("instances_account", "account_id", "instance_id"),
     Index(
         "instances_kept",

@@ -1,0 +1,68 @@
+"""The sensing half as the acting half runs it, on a machine with a driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from adapters.hostagent.collector.supervisor import NvmlCollector
+from adapters.hostagent.kernel_gpus import gpus as kernel_gpus
+from adapters.hostagent.sensing.inventory import take_inventory
+from adapters.hostagent.sensing.kernel_log import KernelLog
+from adapters.hostagent.sensing.metrics import registry, render
+from adapters.hostagent.sensing.senses import Senses
+from ledger.domain.hardware import Inventory
+
+_FIRST_LOOK_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.1
+
+
+class MachineSenses(Senses):
+    """Looks through NVML, the kernel's log and the kernel's files."""
+
+    def __init__(
+        self, registered: Sequence[str], *, state: bytes | None, sealed_until: int
+    ) -> None:
+        """Go on from what was last committed, on a machine with the GPUs *registered*."""
+        super().__init__(
+            NvmlCollector(registered),
+            state=state,
+            sealed_until=sealed_until,
+            kernel_log=KernelLog(),
+        )
+        self._metrics = registry(self)
+
+    def metrics(self) -> bytes:
+        """What is sensed, and how the sensing itself is doing."""
+        return render(self._metrics)
+
+    def gpu_count(self) -> int | None:
+        """GPUs that answered the last sweep; null when the driver does not answer."""
+        if self.collector.status().state != "ok":
+            return None
+        reading = self.collector.reading(time.monotonic_ns())
+        return sum(one.state == "ok" for one in reading.gpus.values())
+
+    def release_nvml(self) -> None:
+        """Close the driver, for a reset or a change of MIG; ticks go on without GPU evidence."""
+        self.collector.release()
+
+    def acquire_nvml(self) -> None:
+        """Open the driver again."""
+        self.collector.acquire()
+
+
+def take_stock() -> Inventory:
+    """What the machine is made of, asked once; its GPUs are empty where no driver answers."""
+    collector = NvmlCollector()
+    collector.start()
+    try:
+        deadline = time.monotonic() + _FIRST_LOOK_SECONDS
+        while not collector.identities() and time.monotonic() < deadline:
+            if collector.status().state == "down" and not kernel_gpus():
+                break
+            time.sleep(_POLL_SECONDS)
+        return take_inventory(collector.identities(), collector.versions())
+    finally:
+        collector.stop()

@@ -1,0 +1,56 @@
+"""What the server wants of this machine, as far as it was heard: the newest version wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ledger.domain.acknowledgement import Desired, DesiredInstance
+
+
+class Wanted:
+    """The newest desired state, and what instances are started from, which is kept in memory only.
+
+    An acknowledgement says what is wanted; only the answer to a request that the machine signed
+    says from what. Either may come first.
+    """
+
+    def __init__(self, stored: bytes | None = None) -> None:
+        """Know what *stored* says, as `stored` of an agent before gave it."""
+        self.version = -1
+        self.instances: dict[int, DesiredInstance] = {}
+        self._specs: dict[int, dict[str, Any]] = {}
+        if stored:
+            self.take(msgspec.json.decode(stored, type=Desired))
+
+    def take(self, desired: Desired) -> bool:
+        """Hear *desired*; true when it is news. An older version than known changes nothing.
+
+        The same version again renews leases and brings specs.
+        """
+        if desired.version < self.version:
+            return False
+        for one in desired.instances:
+            if one.spec is not None:
+                self._specs[one.instance] = one.spec
+        instances = {
+            one.instance: msgspec.structs.replace(one, spec=None) for one in desired.instances
+        }
+        is_news = desired.version > self.version or instances != self.instances
+        self.version, self.instances = desired.version, instances
+        for instance in self._specs.keys() - instances.keys():
+            del self._specs[instance]
+        return is_news
+
+    def spec(self, instance: int) -> DesiredInstance | None:
+        """The instance with what it is started from; null while that was not heard."""
+        wanted, spec = self.instances.get(instance), self._specs.get(instance)
+        if wanted is None or spec is None:
+            return None
+        return msgspec.structs.replace(wanted, spec=spec)
+
+    def stored(self) -> bytes:
+        """What may be kept on disk: everything but the specs, which hold secrets."""
+        known = Desired(version=max(self.version, 0), instances=list(self.instances.values()))
+        return msgspec.json.encode(known)

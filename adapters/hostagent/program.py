@@ -1,0 +1,200 @@
+"""`gpuledger agent run`: the parts put together, from start to SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import structlog
+
+from adapters.hostagent import self_metrics
+from adapters.hostagent.acting.agent import Agent
+from adapters.hostagent.acting.answers import Answerer, NoSuite
+from adapters.hostagent.acting.link import Link
+from adapters.hostagent.acting.senses import Senses
+from adapters.hostagent.acting.simulated_senses import SimulatedSenses
+from adapters.hostagent.client import UsageClient
+from adapters.hostagent.control import ControlSocket, MetricsServer
+from adapters.hostagent.delivery import Delivery
+from adapters.hostagent.home import AgentHome, Enrolled
+from adapters.hostagent.identity import HostIdentity
+from adapters.hostagent.reports import SealedReport
+from adapters.hostagent.runtime.port import Runtime
+from adapters.hostagent.spool import SqliteSpool
+
+METRICS_PORT: Final = 9477
+RuntimeName = Literal["auto", "docker", "process"]
+_LOGS_TAIL: Final = 1_000
+
+
+class Options(NamedTuple):
+    """How an agent is run."""
+
+    runtime: RuntimeName = "auto"
+    report_seconds: int = 10
+    metrics_port: int | None = METRICS_PORT
+    network: Literal["own", "host"] = "own"
+    user: Literal["own", "agent"] = "own"
+
+
+def run(home: AgentHome, options: Options) -> int:
+    """Run the agent in *home* until SIGINT or SIGTERM; returns the exit code.
+
+    Raises:
+        NotFoundError: `not_enrolled`.
+        ConflictError: `agent_running`.
+    """
+    configure_logging()
+    enrolled = home.enrolled()
+    with home.alone():
+        identity = HostIdentity.load(home.key_file)
+        spool = SqliteSpool(home.spool_file, enrolled.machine)
+        try:
+            runtime = make_runtime(home, options)
+            senses = make_senses(spool, enrolled)
+            _work(home, enrolled.server, identity, spool, runtime, senses, options)
+        finally:
+            spool.close()
+    return 0
+
+
+def make_runtime(home: AgentHome, options: Options) -> Runtime:
+    """The runtime that was asked for; `auto` takes Docker where its socket is."""
+    from adapters.hostagent.runtime.process import ProcessRuntime  # noqa: PLC0415 - only one is used
+
+    name = options.runtime
+    if name == "auto":
+        name = "docker" if Path("/var/run/docker.sock").exists() else "process"
+    if name == "process":
+        return ProcessRuntime(home.instances, network=options.network, user=options.user)
+    # The engine's client is an extra (`gpuledger[agent]`), and 20 MB of memory.
+    from adapters.hostagent.runtime.docker_engine import DockerRuntime  # noqa: PLC0415
+
+    return DockerRuntime()
+
+
+def make_senses(spool: SqliteSpool, enrolled: Enrolled) -> Senses:
+    """The sensing half, or its simulation where the machine was enrolled with one."""
+    if enrolled.simulated:
+        return SimulatedSenses(enrolled.gpu_uuids, sealed_until=spool.sealed_until)
+    # The binding of NVML is an extra (`gpuledger[agent]`).
+    from adapters.hostagent.acting.machine_senses import MachineSenses  # noqa: PLC0415
+
+    return MachineSenses(
+        enrolled.gpu_uuids, state=spool.load("senses"), sealed_until=spool.sealed_until
+    )
+
+
+def _work(
+    home: AgentHome,
+    server: str,
+    identity: HostIdentity,
+    spool: SqliteSpool,
+    runtime: Runtime,
+    senses: Senses,
+    options: Options,
+) -> None:
+    def second() -> int:
+        return senses.second or int(time.time())
+
+    def stand_in(first: SealedReport, seq: int) -> SealedReport | None:
+        return spool.stand_in(identity, senses.boot_id, first, seq)
+
+    client = UsageClient(server)
+    answerer = Answerer(senses.gpu_count, lambda: senses.second, NoSuite())
+    agent = Agent(
+        runtime=runtime,
+        senses=senses,
+        spool=spool,
+        signer=identity,
+        answerer=answerer,
+        report_seconds=options.report_seconds,
+    )
+    delivery = Delivery(client, spool, on_heard=agent.hear, stand_in=stand_in)
+    agent.on_sealed = delivery.wake
+    link = Link(server, spool.machine, identity, second=second, on_desired=agent.want)
+    control = ControlSocket(home.socket, _commands(agent, spool, delivery, runtime, senses))
+    metrics = _metrics(agent, spool, delivery, senses, options.metrics_port)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: agent.end())
+    delivery.start()
+    link.start()
+    try:
+        agent.run()
+    finally:
+        link.close()
+        delivery.close()
+        control.close()
+        if metrics is not None:
+            metrics.close()
+        client.close()
+
+
+def _commands(
+    agent: Agent, spool: SqliteSpool, delivery: Delivery, runtime: Runtime, senses: Senses
+) -> dict[str, Callable[[Any], Any]]:
+    def status(_: Any) -> Any:
+        return {
+            **agent.status(),
+            "spool": spool.facts()._asdict(),
+            "alarms": delivery.alarms,
+            "refused": delivery.is_refused,
+        }
+
+    def logs(request: Any) -> Any:
+        tail = min(int(request.get("tail", 100)), _LOGS_TAIL)
+        for one in runtime.list():
+            if one.instance == request["instance"]:
+                return runtime.logs(one.id, tail).decode(errors="replace")
+        return ""
+
+    commands: dict[str, Callable[[Any], Any]] = {"status": status, "logs": logs}
+    for name in ("release_nvml", "acquire_nvml"):
+        found = getattr(senses, name, None)
+        if found is not None:
+            commands[name] = partial(_without_request, found)
+    return commands
+
+
+def _without_request(command: Callable[[], Any], _: Any) -> Any:
+    return command()
+
+
+def _metrics(
+    agent: Agent, spool: SqliteSpool, delivery: Delivery, senses: Senses, port: int | None
+) -> MetricsServer | None:
+    if port is None:
+        return None
+
+    def text() -> bytes:
+        heard = delivery.heard_at
+        own = self_metrics.render(
+            spool.facts(),
+            alarms=delivery.alarms,
+            instances=len(agent.found),
+            contact_age=None if heard is None else time.monotonic() - heard,
+        )
+        return senses.metrics() + own
+
+    return MetricsServer(port, text)
+
+
+def configure_logging() -> None:
+    """One line of JSON per event on standard error; never a secret in it."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,427 @@
+"""Instances as plain processes, for machines without a container engine.
+
+An instance is a process group in its own process, network and mount namespaces where the kernel
+allows it, under a user number of its own, with a folder as its disk. What of that could not be had
+is said (`faults`, `isolation`). The image is not used: the command runs on the host's own files.
+
+Everything is in one folder per instance, so a new agent finds what the one before started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from adapters.hostagent.runtime.port import (
+    Connection,
+    Found,
+    LaunchError,
+    LaunchSpec,
+    Runtime,
+    RuntimeEvent,
+    RuntimeFault,
+)
+
+_SHIM: Final = Path(__file__).with_name("shim.py")
+_START_SECONDS: Final = 10.0
+_KILL_SECONDS: Final = 10.0
+_EXIT_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.01
+_FIRST_UID: Final = 300_000
+_UIDS: Final = 100_000
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NAME: Final = re.compile(r"[0-9]{1,19}")
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Network = Literal["own", "host"]
+User = Literal["own", "agent"]
+
+
+class ProcessRuntime(Runtime):
+    """Runs each instance in `<root>/<instance>/`, with `disk/` in it as its working folder."""
+
+    name = "process"
+
+    def __init__(self, root: Path, *, network: Network = "own", user: User = "own") -> None:
+        """Keep instances under *root*.
+
+        Args:
+            root: A folder that instances may pass through: no parent may be closed to others.
+            network: `own`: an instance has a network of its own and reaches nobody, so its bytes
+                can be counted. `host`: it shares the host's, and its bytes cannot.
+            user: `own`: each instance runs under a number of its own, where the agent is root.
+                `agent`: all run as the agent's user, and could touch its files.
+        """
+        self.root = root
+        self._network = network
+        self._user = user
+
+    # --- the port --------------------------------------------------------------------------------
+
+    def list(self) -> list[Found]:
+        """Every instance that has a folder here."""
+        found = [self._found(folder) for folder in self._folders()]
+        return sorted(found, key=lambda one: one.instance)
+
+    def inspect(self, container: str) -> Found | None:
+        """One instance; null when it has no folder."""
+        folder = self._folder(container)
+        if folder is None or not (folder / "meta.json").exists():
+            return None
+        return self._found(folder)
+
+    def start(self, spec: LaunchSpec) -> Found:
+        """Let the instance run; its disk is made, or kept as it is."""
+        folder = self.root / str(spec.instance)
+        argv = _command_of(spec)
+        known = self.inspect(folder.name)
+        if known is not None and known.is_alive:
+            if known.assignment == spec.assignment:
+                return known
+            self.stop(folder.name, 0)
+        self._await_end(folder)
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o711)
+        disk = folder / "disk"
+        uid = _uid_of(spec.instance) if self._user == "own" else None
+        folder.mkdir(mode=0o711, exist_ok=True)
+        folder.chmod(0o711)
+        disk.mkdir(mode=0o700, exist_ok=True)
+        if uid is not None:
+            with contextlib.suppress(OSError):
+                os.chown(disk, uid, uid)
+        for name in ("run.json", "exit.json"):
+            (folder / name).unlink(missing_ok=True)
+        _write(
+            folder / "meta.json",
+            {
+                "instance": spec.instance,
+                "assignment": spec.assignment,
+                "gpu_uuids": list(spec.gpu_uuids),
+            },
+        )
+        orders = {
+            "folder": str(folder),
+            "disk": str(disk),
+            "argv": argv,
+            "env": _environment(spec, disk),
+            "uid": uid,
+            "network": self._network,
+        }
+        self._launch(folder, orders)
+        return self._found(folder)
+
+    def stop(self, container: str, grace_s: float) -> None:
+        """Ask its processes to end, and kill them after *grace_s*; the disk stays."""
+        folder = self._folder(container)
+        run = None if folder is None else _read(folder / "run.json")
+        if folder is None or run is None:
+            return
+        with _process(run) as process:
+            if process is not None:
+                if grace_s > 0:
+                    _send(process, signal.SIGTERM)
+                    _until_gone(process, grace_s)
+                _send(process, signal.SIGKILL)
+                _until_gone(process, _KILL_SECONDS)
+        # Without a process namespace the shim now kills what left the group; then it lets go.
+        self._await_end(folder)
+
+    def remove(self, container: str) -> None:
+        """Kill its processes and delete its folder with the disk."""
+        folder = self._folder(container)
+        if folder is None or not folder.exists():
+            return
+        self.stop(container, 0)
+        # A half deleted folder is no instance any more: `list` wants the file that goes first.
+        (folder / "meta.json").unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def events(self, since: float) -> Sequence[RuntimeEvent]:
+        """The last start and the last end of each instance, if they are not before *since*."""
+        found = []
+        for folder in self._folders():
+            meta = _read(folder / "meta.json")
+            assert meta is not None, folder
+            for name, kind in (("run.json", "start"), ("exit.json", "exit")):
+                with contextlib.suppress(OSError):
+                    at = (folder / name).stat().st_mtime
+                    if at >= since:
+                        event = RuntimeEvent(at, folder.name, meta["instance"], _kind(kind))
+                        found.append(event)
+        return sorted(found)
+
+    def probe(self, container: str) -> bool:
+        """True while it runs and the devices of the driver, where there are any, are visible."""
+        found = self.inspect(container)
+        if found is None or found.pid is None:
+            return False
+        if not Path("/dev/nvidiactl").exists():
+            return True
+        return Path(f"/proc/{found.pid}/root/dev/nvidiactl").exists()
+
+    def logs(self, container: str, tail: int) -> bytes:
+        """The last lines of its output."""
+        folder = self._folder(container)
+        text = b""
+        for name in ("output.log.1", "output.log"):
+            if folder is not None:
+                with contextlib.suppress(OSError):
+                    text += (folder / name).read_bytes()
+        return b"".join(text.splitlines(keepends=True)[-tail:]) if tail > 0 else b""
+
+    def connection(self, container: str) -> Connection:
+        """No port is published: in a network of its own nobody reaches the instance."""
+        return Connection(ports=[])
+
+    def faults(self) -> Sequence[RuntimeFault]:
+        """What this machine does not allow."""
+        found = []
+        if self._user == "agent" and os.geteuid() == 0:
+            found.append(
+                RuntimeFault("instances run as root", "run the agent with --instance-user own")
+            )
+        if os.geteuid() != 0:
+            found.append(
+                RuntimeFault(
+                    "instances share the agent's user, processes and network",
+                    "run the agent as root",
+                )
+            )
+        elif self._network == "own" and not _can_unshare():
+            found.append(
+                RuntimeFault(
+                    "the kernel gives no network namespace: bytes of instances are not counted",
+                    "allow CLONE_NEWNET to the agent, or use Docker",
+                )
+            )
+        found.append(
+            RuntimeFault(
+                "the size of an instance's disk is not enforced",
+                "use Docker on XFS with pquota",
+            )
+        )
+        return found
+
+    def isolation(self, instance: int) -> tuple[str, ...]:
+        """What the running instance has of its own: pid, net, ipc, mount, user."""
+        run = _read(self.root / str(instance) / "run.json")
+        return () if run is None else tuple(run["isolation"])
+
+    # --- the folder ------------------------------------------------------------------------------
+
+    def _folders(self) -> Sequence[Path]:
+        if not self.root.exists():
+            return []
+        return [
+            folder
+            for folder in self.root.iterdir()
+            if _NAME.fullmatch(folder.name) and (folder / "meta.json").exists()
+        ]
+
+    def _folder(self, container: str) -> Path | None:
+        return self.root / container if _NAME.fullmatch(container) else None
+
+    def _found(self, folder: Path) -> Found:
+        meta = _read(folder / "meta.json")
+        assert meta is not None, folder
+        run, ended = _read(folder / "run.json"), _read(folder / "exit.json")
+        is_alive = run is not None and ended is None and _is_alive(run)
+        if run is not None and not is_alive and ended is None:
+            ended = _exit_of(folder)
+        state: Literal["created", "running", "exited"] = "created"
+        if run is not None:
+            state = "running" if is_alive else "exited"
+        return Found(
+            id=folder.name,
+            instance=meta["instance"],
+            assignment=meta["assignment"],
+            state=state,
+            gpu_uuids=tuple(meta["gpu_uuids"]),
+            pid=run["pid"] if is_alive and run is not None else None,
+            started_at=None if run is None else run["started_at"],
+            exit_code=None if ended is None else ended["code"],
+            disk=str(folder / "disk"),
+        )
+
+    def _launch(self, folder: Path, orders: dict[str, Any]) -> None:
+        shim = subprocess.Popen(  # noqa: S603 - our own program; its orders come by a pipe
+            [sys.executable, "-I", "-S", str(_SHIM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            env={"PATH": _PATH},
+        )
+        assert shim.stdin is not None
+        with contextlib.suppress(BrokenPipeError), shim.stdin as orders_in:
+            orders_in.write(json.dumps(orders).encode())
+        deadline = time.monotonic() + _START_SECONDS
+        while (run := _read(folder / "run.json")) is None:
+            if shim.poll() is not None or time.monotonic() > deadline:
+                shim.kill()
+                shim.wait()
+                message = f"instance {folder.name} could not be started"
+                raise LaunchError("runtime_failed", message)
+            time.sleep(_POLL_SECONDS)
+        _reap_later(shim)
+        if run["error"]:
+            raise LaunchError("bad_command", run["error"])
+
+    def _await_end(self, folder: Path) -> None:
+        """Wait until no shim of this instance lives; also one that an agent before started."""
+        deadline = time.monotonic() + _KILL_SECONDS
+        while _is_locked(folder / "lock"):
+            run = _read(folder / "run.json")
+            if run is not None and not _is_alive(run) and time.monotonic() > deadline:
+                with contextlib.suppress(OSError):
+                    os.kill(run["shim"], signal.SIGKILL)
+            elif time.monotonic() > deadline + _KILL_SECONDS:
+                message = f"the processes of instance {folder.name} do not end"
+                raise LaunchError("runtime_failed", message)
+            time.sleep(_POLL_SECONDS)
+
+
+# --- what is started ------------------------------------------------------------------------------
+
+
+def _command_of(spec: LaunchSpec) -> list[str]:
+    if spec.onstart:
+        return ["/bin/sh", "-c", spec.onstart, "onstart", *spec.args]
+    if spec.args:
+        return list(spec.args)
+    message = "the process runtime needs a command: give `onstart` or `args`"
+    raise LaunchError("bad_command", message)
+
+
+def _environment(spec: LaunchSpec, disk: Path) -> dict[str, str]:
+    """A clean environment: nothing of the agent's own is in it."""
+    for name, value in spec.env.items():
+        if not _ENV_NAME.fullmatch(name) or "\0" in value:
+            raise LaunchError("env_invalid", f"{name!r} is no name of an environment variable")
+    uuids = ",".join(spec.gpu_uuids)
+    return {
+        "PATH": _PATH,
+        "LANG": "C.UTF-8",
+        "NVIDIA_VISIBLE_DEVICES": uuids,
+        "CUDA_VISIBLE_DEVICES": uuids,
+        **spec.env,
+        "HOME": str(disk),
+        "GPULEDGER_INSTANCE": str(spec.instance),
+        "GPULEDGER_ASSIGNMENT": str(spec.assignment),
+    }
+
+
+def _uid_of(instance: int) -> int | None:
+    """A user number that no account of the host has; none when the agent cannot change users."""
+    return _FIRST_UID + instance % _UIDS if os.geteuid() == 0 else None
+
+
+def _kind(text: str) -> Literal["start", "exit"]:
+    return "start" if text == "start" else "exit"
+
+
+# --- files and processes --------------------------------------------------------------------------
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(value))
+    new.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _exit_of(folder: Path) -> dict[str, Any] | None:
+    """How a process that is gone ended; its shim may be about to write it down."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    while (ended := _read(folder / "exit.json")) is None and _is_locked(folder / "lock"):
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(_POLL_SECONDS)
+    return ended or _read(folder / "exit.json")
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _is_alive(run: dict[str, Any]) -> bool:
+    """True while the very process lives that was started, and not one that got its number."""
+    start = _start_of(run["pid"])
+    return start is not None and start == run["pid_start"]
+
+
+def _start_of(pid: int) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in {"Z", "X"} else int(fields[19])
+
+
+@contextlib.contextmanager
+def _process(run: dict[str, Any]) -> Iterator[int | None]:
+    """A descriptor of the process that *run* names; none when it has ended."""
+    try:
+        descriptor = os.pidfd_open(run["pid"])
+    except OSError:
+        yield None
+        return
+    try:
+        # Asked after the descriptor is held: the number cannot be given to another one any more.
+        yield descriptor if _is_alive(run) else None
+    finally:
+        os.close(descriptor)
+
+
+def _send(descriptor: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(descriptor, number)
+
+
+def _until_gone(descriptor: int, seconds: float) -> None:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    poll.poll(max(0, int(seconds * 1000)))
+
+
+def _reap_later(shim: subprocess.Popen[bytes]) -> None:
+    """Wait for a shim on a thread, so that it leaves no zombie and no warning."""
+    threading.Thread(target=shim.wait, name="shim", daemon=True).start()
+
+
+def _can_unshare() -> bool:
+    """Whether a child of this process may have a network of its own; tried in a child."""
+    code = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x40000000) != 0)"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    tried = subprocess.run(command, check=False, timeout=_START_SECONDS)  # noqa: S603 - ours
+    return tried.returncode == 0

@@ -1,0 +1,467 @@
+"""The runtime port: the twin, processes, and Docker over a fake engine under the same tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from adapters.hostagent.runtime.docker_engine import DockerRuntime
+from adapters.hostagent.runtime.port import (
+    Found,
+    LaunchError,
+    LaunchSpec,
+    PortWish,
+    Runtime,
+    RuntimeUnavailableError,
+    spec_of,
+)
+from adapters.hostagent.runtime.process import ProcessRuntime
+from adapters.hostagent.runtime.twin import RuntimeTwin
+from ledger.domain.acknowledgement import DesiredInstance
+from tests.support.docker_api import FakeDocker
+
+SLEEP = ("sleep", "1000")
+
+
+class Bench(NamedTuple):
+    """A runtime, and how to make its containers do something by themselves."""
+
+    runtime: Runtime
+    end: Callable[[Found], None]
+    """The container's first process ends with code 3."""
+    docker: FakeDocker | None = None
+
+
+def spec(instance: int = 7, assignment: int = 1, **fields: object) -> LaunchSpec:
+    """A container that sleeps, unless told otherwise."""
+    wanted = {"image": "busybox", "args": SLEEP, "gpu_uuids": ("GPU-a",), **fields}
+    return LaunchSpec(instance=instance, assignment=assignment, **wanted)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that users of no rights may pass."""
+    one = Path(tempfile.mkdtemp(prefix="gl-rt-"))
+    one.chmod(0o711)
+    yield one
+    shutil.rmtree(one, ignore_errors=True)
+
+
+@pytest.fixture(params=["twin", "process", "docker"])
+def bench(request: pytest.FixtureRequest, folder: Path) -> Iterator[Bench]:
+    """Each runtime in turn."""
+    match request.param:
+        case "twin":
+            twin = RuntimeTwin(time.time())
+            yield Bench(twin, lambda found: twin.exit(found.instance, 3))
+        case "process":
+            runtime = ProcessRuntime(folder / "instances")
+            yield Bench(runtime, lambda found: _touch(runtime, found))
+            for one in runtime.list():
+                runtime.remove(one.id)
+        case _:
+            engine = FakeDocker(folder)
+            client = DockerRuntime(engine.url)
+            yield Bench(client, lambda found: engine.exit(found.id, 3), engine)
+            client.close()
+            engine.close()
+
+
+def _touch(runtime: ProcessRuntime, found: Found) -> None:
+    (runtime.root / found.id / "disk" / "end").touch()
+    while (now := runtime.inspect(found.id)) is not None and now.is_alive:
+        time.sleep(0.02)
+
+
+UNTIL_TOLD = ("/bin/sh", "-c", "while [ ! -e end ]; do sleep 0.05; done; exit 3")
+
+
+def test_a_started_container_is_on_the_list_with_its_labels(bench: Bench) -> None:
+    """The list says instance, assignment, GPUs, first process and start of what was started."""
+    began = int(time.time()) - 1
+    started = bench.runtime.start(spec(7, 4, gpu_uuids=("GPU-a", "GPU-b")))
+    (listed,) = bench.runtime.list()
+    assert listed == started == bench.runtime.inspect(started.id)
+    assert (listed.instance, listed.assignment, listed.state) == (7, 4, "running")
+    assert listed.gpu_uuids == ("GPU-a", "GPU-b")
+    assert listed.pid is not None
+    assert listed.started_at is not None
+    assert began <= listed.started_at <= began + 30
+
+
+def test_starting_again_changes_nothing(bench: Bench) -> None:
+    """A start that was carried out before is answered with the same container."""
+    first = bench.runtime.start(spec())
+    assert bench.runtime.start(spec()) == first
+    assert len(bench.runtime.list()) == 1
+
+
+def test_a_stopped_container_is_there_and_goes_on(bench: Bench) -> None:
+    """A stop keeps the container; a start under the same assignment lets it run again."""
+    started = bench.runtime.start(spec())
+    bench.runtime.stop(started.id, 5)
+    (stopped,) = bench.runtime.list()
+    assert (stopped.state, stopped.pid, stopped.is_alive) == ("exited", None, False)
+    again = bench.runtime.start(spec())
+    assert (again.state, again.assignment) == ("running", 1)
+
+
+def test_a_kill_is_done_when_it_returns(bench: Bench) -> None:
+    """A stop without grace leaves no process when it returns."""
+    started = bench.runtime.start(spec())
+    began = time.monotonic()
+    bench.runtime.stop(started.id, 0)
+    assert time.monotonic() - began < 2
+    found = bench.runtime.inspect(started.id)
+    assert found is not None
+    assert (found.state, found.exit_code) == ("exited", 137)
+
+
+def test_stop_and_remove_of_what_is_not_there_succeed(bench: Bench) -> None:
+    """Unknown ids, stopped containers and repeats are no errors."""
+    for _ in range(2):
+        bench.runtime.stop("123456", 0)
+        bench.runtime.remove("123456")
+    started = bench.runtime.start(spec())
+    for grace in (0, 1, 0):
+        bench.runtime.stop(started.id, grace)
+    for _ in range(2):
+        bench.runtime.remove(started.id)
+    assert bench.runtime.list() == []
+    assert bench.runtime.inspect(started.id) is None
+
+
+def test_another_assignment_takes_the_instance_over(bench: Bench) -> None:
+    """The same instance on other GPUs runs under the new assignment, once."""
+    bench.runtime.start(spec(7, 1, gpu_uuids=("GPU-a",)))
+    bench.runtime.start(spec(7, 2, gpu_uuids=("GPU-b",)))
+    (found,) = bench.runtime.list()
+    assert (found.assignment, found.gpu_uuids, found.state) == (2, ("GPU-b",), "running")
+
+
+def test_an_end_by_itself_is_seen_with_its_code(bench: Bench) -> None:
+    """A command that ends leaves a container with the exit code, and an event."""
+    since = time.time() - 1
+    started = bench.runtime.start(spec(args=UNTIL_TOLD))
+    bench.end(started)
+    found = bench.runtime.inspect(started.id)
+    assert found is not None
+    assert (found.state, found.exit_code) == ("exited", 3)
+    kinds = [one.kind for one in bench.runtime.events(since) if one.instance == 7]
+    assert kinds == ["start", "exit"]
+
+
+def test_events_before_the_given_second_are_not_told(bench: Bench) -> None:
+    """The stream begins where it is asked to."""
+    bench.runtime.start(spec())
+    assert bench.runtime.events(time.time() + 60) == []
+
+
+def test_a_probe_answers_for_a_running_container_only(bench: Bench) -> None:
+    """What is stopped or unknown has no GPUs inside."""
+    started = bench.runtime.start(spec())
+    assert bench.runtime.probe(started.id)
+    bench.runtime.stop(started.id, 0)
+    assert not bench.runtime.probe(started.id)
+    assert not bench.runtime.probe("999999")
+
+
+def test_no_logs_of_nothing(bench: Bench) -> None:
+    """An unknown container and a tail of 0 have no output."""
+    started = bench.runtime.start(spec())
+    assert bench.runtime.logs("999999", 10) == b""
+    assert bench.runtime.logs(started.id, 0) == b""
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+def test_a_process_instance_keeps_its_disk_until_it_is_removed(folder: Path) -> None:
+    """Files outlive stop and another assignment, and nothing outlives a remove."""
+    runtime = ProcessRuntime(folder / "instances")
+    write = ("/bin/sh", "-c", "echo line >> file; exec sleep 1000")
+    for assignment in (1, 2):
+        started = runtime.start(spec(7, assignment, args=write))
+        assert started.disk is not None
+        file = Path(started.disk) / "file"
+        _wait(partial(_holds, file, "line\n" * assignment))
+        runtime.stop(started.id, 0)
+    runtime.remove("7")
+    assert list((folder / "instances").iterdir()) == []
+
+
+def _holds(file: Path, text: str) -> bool:
+    return file.exists() and file.read_text() == text
+
+
+def test_a_process_that_leaves_its_group_is_killed_too(folder: Path) -> None:
+    """A daemon that an instance starts does not outlive the instance."""
+    runtime = ProcessRuntime(folder / "instances")
+    marker = f"mark-{time.time_ns()}"
+    args = ("/bin/sh", "-c", "(setsid sleep 1000 &); exec sleep 1000")
+    started = runtime.start(spec(args=args, env={"MARK": marker}))
+    _wait(lambda: len(_marked(marker)) >= 2)
+    runtime.stop(started.id, 0)
+    _wait(lambda: _marked(marker) == [])
+    runtime.remove(started.id)
+
+
+def test_output_is_kept_by_line_and_secrets_are_not_on_disk(folder: Path) -> None:
+    """The log has what was written; the environment is in no file of the runtime."""
+    runtime = ProcessRuntime(folder / "instances")
+    args = ("/bin/sh", "-c", "echo one; echo two >&2; echo three")
+    started = runtime.start(spec(args=args, env={"SECRET": "rosebud-4711"}))
+    _wait(lambda: runtime.logs(started.id, 9) == b"one\ntwo\nthree\n")
+    assert runtime.logs(started.id, 2) == b"two\nthree\n"
+    kept = b"".join(one.read_bytes() for one in (folder / "instances").rglob("*") if one.is_file())
+    assert b"rosebud" not in kept
+    runtime.remove(started.id)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are given to root only")
+def test_an_instance_has_namespaces_and_a_user_of_its_own(folder: Path) -> None:
+    """As root, an instance sees its own processes and network, under a number that is nobody's."""
+    runtime = ProcessRuntime(folder / "instances")
+    args = ("/bin/sh", "-c", "id -u; ls /sys/class/net /proc/net; exec sleep 1000")
+    started = runtime.start(spec(args=args))
+    assert started.pid is not None
+    if "net" not in runtime.isolation(7):
+        assert any("namespace" in one.what for one in runtime.faults())
+    else:
+        assert os.readlink(f"/proc/{started.pid}/ns/net") != os.readlink("/proc/self/ns/net")
+    _wait(lambda: runtime.logs(started.id, 1) != b"")
+    if "user" in runtime.isolation(7):
+        assert runtime.logs(started.id, 99).startswith(b"300007\n")
+    runtime.remove(started.id)
+
+
+def test_a_grace_lets_a_process_end_by_itself(folder: Path) -> None:
+    """SIGTERM comes first, and what ends within the grace says its own exit code."""
+    runtime = ProcessRuntime(folder / "instances")
+    args = ("/bin/sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done")
+    started = runtime.start(spec(args=args))
+    _wait(lambda: runtime.logs(started.id, 1) == b"ready\n")
+    runtime.stop(started.id, 10)
+    found = runtime.inspect(started.id)
+    assert found is not None
+    assert found.exit_code == 9
+    runtime.remove(started.id)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"args": ("/no/such/program",)}, "bad_command"),
+        ({"args": ()}, "bad_command"),
+        ({"env": {"a b": "c"}}, "env_invalid"),
+    ],
+)
+def test_a_process_that_cannot_start_says_why(
+    folder: Path, fields: dict[str, Any], reason: str
+) -> None:
+    """A renter's mistake has the code by which it is not held against the host."""
+    runtime = ProcessRuntime(folder / "instances")
+    with pytest.raises(LaunchError) as refused:
+        runtime.start(spec(**fields))
+    assert refused.value.reason == reason
+    runtime.remove("7")
+
+
+def _marked(marker: str) -> list[int]:
+    found = []
+    for one in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker.encode() in one.read_bytes():
+                found.append(int(one.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def _wait(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+# --- Docker ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine(folder: Path) -> Iterator[FakeDocker]:
+    """A fake engine."""
+    one = FakeDocker(folder)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def docker(engine: FakeDocker) -> Iterator[DockerRuntime]:
+    """Docker on the fake engine."""
+    one = DockerRuntime(engine.url)
+    yield one
+    one.close()
+
+
+def test_gpus_are_asked_for_by_uuid_and_the_network_is_never_the_hosts(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """The create request names UUIDs, labels, limits and a bridge, and no privilege."""
+    docker.start(
+        spec(7, 3, gpu_uuids=("GPU-a",), disk_bytes=10**10, env={"A": "b"}, ports=(PortWish(22),))
+    )
+    (made,) = [body for _, path, body in engine.asked if path == "/containers/create"]
+    host = made["HostConfig"]
+    assert made["Labels"]["ledger.instance_id"] == "7"
+    assert made["Labels"]["ledger.assignment_no"] == "3"
+    assert host["DeviceRequests"][0]["DeviceIDs"] == ["GPU-a"]
+    assert host["DeviceRequests"][0]["Capabilities"] == [["gpu"]]
+    assert host["NetworkMode"] == "bridge"
+    assert not host.get("Privileged")
+    assert host["StorageOpt"] == {"size": "10000000000"}
+    assert (made["Env"], made["Image"]) == (["A=b"], "busybox:latest")
+    assert host["PidsLimit"] > 0
+
+
+def test_published_ports_and_the_digest_are_told(docker: DockerRuntime) -> None:
+    """The connection names each published port once, and the image by its digest."""
+    started = docker.start(spec(ports=(PortWish(22), PortWish(53, "udp"))))
+    connection = docker.connection(started.id)
+    assert [(one.container_port, one.protocol) for one in connection.ports] == [
+        (22, "tcp"),
+        (53, "udp"),
+    ]
+    assert all(one.host_port >= 32_768 for one in connection.ports)
+    assert connection.digest == "sha256:" + "ab" * 32
+
+
+def test_an_instance_on_other_gpus_keeps_what_its_file_system_became(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """A new assignment starts from the old container's files, and a destroy leaves no image."""
+    first = docker.start(spec(7, 1))
+    engine.containers[first.id]["files"].append("/root/model")
+    second = docker.start(spec(7, 2, gpu_uuids=("GPU-b",)))
+    assert engine.containers[second.id]["files"] == ["/root/model"]
+    docker.remove(second.id)
+    assert engine.containers == {}
+    assert engine.volumes == set()
+    assert list(engine.images) == ["busybox:latest"]
+
+
+def test_the_output_of_a_container_comes_without_frames(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """Logs are the lines that the container wrote, the last ones asked for."""
+    started = docker.start(spec())
+    for line in ("one", "two", "three"):
+        engine.write(started.id, line)
+    assert docker.logs(started.id, 2) == b"two\nthree\n"
+
+
+def test_gpus_that_are_gone_inside_fail_the_probe(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """A container whose devices disappeared is told apart from one that has them."""
+    started = docker.start(spec())
+    assert docker.probe(started.id)
+    engine.gpus_inside = False
+    assert not docker.probe(started.id)
+
+
+def test_a_probe_that_hangs_is_given_up_and_not_asked_again(
+    docker: DockerRuntime, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that hangs inside costs one thread, and the answer is no after the deadline."""
+    monkeypatch.setattr("adapters.hostagent.runtime.docker_engine.PROBE_SECONDS", 0.3)
+    started = docker.start(spec())
+    engine.hangs_inside = True
+    began = time.monotonic()
+    assert not docker.probe(started.id)
+    assert not docker.probe(started.id)
+    assert time.monotonic() - began < 3
+    asked = [path for _, path, _ in engine.asked if path.endswith("/exec")]
+    assert len(asked) == 1
+    engine.hangs_inside = False
+    _wait(lambda: docker.probe(started.id))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"image": "nowhere:1"}, "image_not_found"),
+        ({"image": "private"}, "image_denied"),
+        ({"image": None}, "bad_configuration"),
+        ({"args": ("/no/such",)}, "bad_command"),
+    ],
+)
+def test_a_container_that_cannot_start_says_why(
+    docker: DockerRuntime, fields: dict[str, Any], reason: str
+) -> None:
+    """A renter's mistake has the code by which it is not held against the host."""
+    with pytest.raises(LaunchError) as refused:
+        docker.start(spec(**fields))
+    assert refused.value.reason == reason
+
+
+def test_a_file_system_without_quotas_is_said_and_used(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """Where the engine refuses a size, the instance runs without, and the fault is known."""
+    assert docker.faults() == []
+    engine.has_quotas = False
+    assert docker.start(spec(disk_bytes=10**10)).state == "running"
+    assert [one.what for one in docker.faults()] == [
+        "the size of an instance's disk is not enforced"
+    ]
+
+
+def test_an_engine_that_is_away_is_not_an_empty_one(folder: Path) -> None:
+    """No answer is an error, never the list of no containers."""
+    docker = DockerRuntime(f"unix://{folder}/nothing.sock")
+    with pytest.raises(RuntimeUnavailableError):
+        docker.list()
+    assert not docker.probe("x")
+    assert "does not answer" in docker.faults()[0].what
+    docker.close()
+
+
+# --- from what the server says --------------------------------------------------------------------
+
+
+def test_a_launch_is_read_from_what_the_server_sent() -> None:
+    """Image, environment, command and ports come out as they were wished."""
+    wanted = DesiredInstance(
+        instance=7,
+        assignment=2,
+        want="running",
+        gpu_uuids=["GPU-a"],
+        spec={
+            "image": "a/b:c",
+            "env": {"A": 1},
+            "onstart": "x",
+            "ports": [22, "53/udp", {"container_port": 80}],
+        },
+    )
+    read = spec_of(wanted)
+    assert (read.image, read.env, read.onstart) == ("a/b:c", {"A": "1"}, "x")
+    assert read.ports == (PortWish(22), PortWish(53, "udp"), PortWish(80))
+    assert "A" not in repr(read)
+
+
+@pytest.mark.parametrize("launch", [{"env": [1]}, {"image": 3}, {"ports": ["99999"]}, {"args": 3}])
+def test_a_launch_that_cannot_be_read_is_the_renters_fault(launch: dict[str, object]) -> None:
+    """A shape that nobody can run is refused with its own reason."""
+    wanted = DesiredInstance(instance=7, assignment=2, want="running", spec=launch)
+    with pytest.raises(LaunchError) as refused:
+        spec_of(wanted)
+    assert refused.value.reason == "bad_configuration"

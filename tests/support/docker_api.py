@@ -1,0 +1,414 @@
+"""A Docker Engine that fits on a page: its documented HTTP API (1.41) on a Unix socket, no kernel.
+
+Containers are values; `start` gives them a process number and nothing runs. What it answers, the
+status codes and the shapes included, is what the engine's API reference documents; nothing here
+was written for the code under test.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import secrets
+import socketserver
+import struct
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_STDOUT = 1
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+class Problem(Exception):  # noqa: N818 - an answer, not a fault
+    """An error answer of the engine."""
+
+    def __init__(self, status: int, message: str) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class FakeDocker:
+    """Serves on `<folder>/docker.sock`; everything that was asked is in `asked`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Begin with the image `busybox:latest` in reach of a pull and nothing else."""
+        self.asked: list[tuple[str, str, Any]] = []
+        self.containers: dict[str, dict[str, Any]] = {}
+        self.volumes: set[str] = set()
+        self.registry = {"busybox:latest", "train:1"}
+        self.denied = {"private:latest"}
+        self.images: dict[str, dict[str, Any]] = {}
+        self.has_quotas = True
+        self.gpus_inside = True
+        self.hangs_inside = False
+        """Nothing that is run in a container ends."""
+        self.events: list[dict[str, Any]] = []
+        self._execs: dict[str, str] = {}
+        self._next_pid = 5000
+        self.socket = folder / "docker.sock"
+        engine = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                engine._serve(self)
+
+            def do_POST(self) -> None:
+                engine._serve(self)
+
+            def do_DELETE(self) -> None:
+                engine._serve(self)
+
+            def address_string(self) -> str:
+                return "unix"
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nobody reads it."""
+
+        class Server(socketserver.ThreadingUnixStreamServer):
+            daemon_threads = True
+
+        self._server = Server(str(self.socket), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """For a client."""
+        return f"unix://{self.socket}"
+
+    def close(self) -> None:
+        """Stop."""
+        self.hangs_inside = False
+        self._server.shutdown()
+        self._server.server_close()
+
+    # --- what happens by itself ------------------------------------------------------------------
+
+    def exit(self, container: str, code: int) -> None:
+        """The first process of a container ends."""
+        self._end(self.containers[container], code)
+
+    def write(self, container: str, line: str) -> None:
+        """The container writes a line."""
+        self.containers[container]["output"].append(line)
+
+    # --- HTTP ------------------------------------------------------------------------------------
+
+    def _serve(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        parts = urlsplit(handler.path)
+        path = re.sub(r"^/v1\.\d+", "", unquote(parts.path))
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        length = int(handler.headers.get("content-length") or 0)
+        raw = handler.rfile.read(length)
+        body = json.loads(raw) if raw else {}
+        self.asked.append((handler.command, path, body))
+        try:
+            status, answer = self._answer(handler.command, path, query, body)
+        except Problem as problem:
+            status, answer = problem.status, {"message": problem.message}
+        is_raw = isinstance(answer, bytes)
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        content = b"" if status in {204, 304} else content
+        if path.startswith("/exec/") and is_raw:
+            # The engine takes the connection over for the output, and closes it at its end.
+            handler.send_response(101, "UPGRADED")
+            handler.send_header("content-type", "application/vnd.docker.raw-stream")
+            handler.send_header("connection", "Upgrade")
+            handler.send_header("upgrade", "tcp")
+            handler.end_headers()
+            time.sleep(0.05)
+            while self.hangs_inside:
+                time.sleep(0.05)
+            handler.wfile.write(content)
+            handler.close_connection = True
+            return
+        if path == "/events":
+            handler.send_response(200)
+            handler.send_header("content-type", "application/json")
+            handler.send_header("transfer-encoding", "chunked")
+            handler.end_headers()
+            for line in content.splitlines(keepends=True):
+                handler.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            handler.wfile.write(b"0\r\n\r\n")
+            return
+        handler.send_response(status)
+        kind = "application/vnd.docker.raw-stream" if is_raw else "application/json"
+        handler.send_header("content-type", kind)
+        handler.send_header("content-length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        routes: list[tuple[str, str, Callable[..., tuple[int, Any]]]] = [
+            ("GET", r"/info", self._info),
+            ("GET", r"/containers/json", self._list),
+            ("POST", r"/containers/create", self._create),
+            ("GET", r"/containers/([^/]+)/json", self._inspect),
+            ("POST", r"/containers/([^/]+)/start", self._start),
+            ("POST", r"/containers/([^/]+)/stop", self._stop),
+            ("POST", r"/containers/([^/]+)/kill", self._kill),
+            ("POST", r"/containers/([^/]+)/wait", self._wait),
+            ("DELETE", r"/containers/([^/]+)", self._remove),
+            ("GET", r"/containers/([^/]+)/logs", self._logs),
+            ("POST", r"/containers/([^/]+)/exec", self._exec),
+            ("POST", r"/exec/([^/]+)/start", self._exec_start),
+            ("GET", r"/exec/([^/]+)/json", self._exec_inspect),
+            ("POST", r"/commit", self._commit),
+            ("POST", r"/images/create", self._pull),
+            ("GET", r"/images/json", self._images),
+            ("GET", r"/images/(.+)/json", self._image),
+            ("DELETE", r"/images/(.+)", self._remove_image),
+            ("DELETE", r"/volumes/([^/]+)", self._remove_volume),
+            ("GET", r"/events", self._events),
+        ]
+        for verb, pattern, route in routes:
+            found = re.fullmatch(pattern, path)
+            if verb == method and found is not None:
+                return route(*found.groups(), query=query, body=body)
+        raise Problem(404, "page not found")
+
+    # --- containers ------------------------------------------------------------------------------
+
+    def _list(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        wanted = list(json.loads(query.get("filters", "{}")).get("label", []))
+        found = []
+        for one in self.containers.values():
+            labels = one["Config"]["Labels"]
+            texts = {*labels, *(f"{name}={value}" for name, value in labels.items())}
+            is_shown = query.get("all") in {"1", "true", "True"} or one["State"]["Running"]
+            if is_shown and all(text in texts for text in wanted):
+                found.append({"Id": one["Id"], "Labels": labels, "State": one["State"]["Status"]})
+        return 200, found
+
+    def _create(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        name = query.get("name", secrets.token_hex(4))
+        if any(one["Name"] == f"/{name}" for one in self.containers.values()):
+            raise Problem(409, f'Conflict. The container name "/{name}" is already in use')
+        image = self._find_image(body["Image"])
+        if image is None:
+            raise Problem(404, f"No such image: {body['Image']}")
+        host = body.get("HostConfig") or {}
+        if host.get("StorageOpt") and not self.has_quotas:
+            message = "--storage-opt is supported only for overlay over xfs with 'pquota' mount"
+            raise Problem(500, message)
+        for bind in host.get("Binds") or []:
+            self.volumes.add(bind.partition(":")[0])
+        key = secrets.token_hex(32)
+        self.containers[key] = {
+            "Id": key,
+            "Name": f"/{name}",
+            "Image": image["Id"],
+            "Config": {
+                "Labels": body.get("Labels") or {},
+                "Env": body.get("Env") or [],
+                "Cmd": body.get("Cmd"),
+                "Image": body["Image"],
+                "Tty": False,
+            },
+            "HostConfig": host,
+            "State": {
+                "Status": "created", "Running": False, "Paused": False, "Pid": 0, "ExitCode": 0,
+                "StartedAt": _NEVER, "FinishedAt": _NEVER,
+            },
+            "NetworkSettings": {"Ports": {}},
+            "GraphDriver": {"Name": "overlay2", "Data": {"MergedDir": f"/var/lib/{key}/merged"}},
+            "output": [],
+            "files": list(image["files"]),
+        }  # fmt: skip
+        return 201, {"Id": key, "Warnings": []}
+
+    def _inspect(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        shown = dict(self._container(key))
+        del shown["output"], shown["files"]
+        return 200, shown
+
+    def _start(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(key)
+        if one["State"]["Running"]:
+            return 304, {}
+        program = (one["Config"]["Cmd"] or ["sh"])[0]
+        if program.startswith("/no/"):
+            message = (
+                "failed to create task for container: failed to create shim task: OCI runtime"
+                f' create failed: runc create failed: unable to start container process: exec: "'
+                f'{program}": stat {program}: no such file or directory: unknown'
+            )
+            raise Problem(400, message)
+        self._next_pid += 1
+        one["State"] |= {
+            "Status": "running", "Running": True, "Pid": self._next_pid, "StartedAt": _now(),
+        }  # fmt: skip
+        for index, port in enumerate(sorted(one["HostConfig"].get("PortBindings") or {})):
+            one["NetworkSettings"]["Ports"][port] = [
+                {"HostIp": "0.0.0.0", "HostPort": str(32_768 + index)},  # noqa: S104 - as it says
+                {"HostIp": "::", "HostPort": str(32_768 + index)},
+            ]
+        self._tell(one, "start")
+        return 204, {}
+
+    def _stop(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(key)
+        if not one["State"]["Running"]:
+            return 304, {}
+        self._end(one, 143)
+        return 204, {}
+
+    def _kill(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(key)
+        if not one["State"]["Running"]:
+            raise Problem(409, f"Cannot kill container: {key}: Container {key} is not running")
+        self._end(one, 137)
+        return 204, {}
+
+    def _wait(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        return 200, {"StatusCode": self._container(key)["State"]["ExitCode"]}
+
+    def _remove(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(key)
+        if one["State"]["Running"] and query.get("force") not in {"1", "true", "True"}:
+            raise Problem(409, "You cannot remove a running container")
+        del self.containers[one["Id"]]
+        self._tell(one, "destroy")
+        return 204, {}
+
+    def _logs(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        lines = self._container(key)["output"]
+        tail = query.get("tail", "all")
+        shown = lines if tail == "all" else lines[-int(tail) :]
+        return 200, b"".join(_frame(f"{line}\n".encode()) for line in shown)
+
+    def _exec(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(key)
+        if not one["State"]["Running"]:
+            raise Problem(409, f"container {key} is not running")
+        made = secrets.token_hex(32)
+        self._execs[made] = one["Id"]
+        return 201, {"Id": made}
+
+    def _exec_start(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(self._execs[key])
+        if not self.gpus_inside:
+            return 200, _frame(b"ls: /dev/nvidiactl: No such file or directory\n")
+        requests = one["HostConfig"].get("DeviceRequests") or []
+        uuids = [uuid for request in requests for uuid in request["DeviceIDs"]]
+        lines = [f"GPU {index}: NVIDIA (UUID: {uuid})\n" for index, uuid in enumerate(uuids)]
+        return 200, _frame("".join(["/dev/nvidiactl\n", *lines]).encode())
+
+    def _exec_inspect(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        return 200, {"ID": key, "Running": False, "ExitCode": 0 if self.gpus_inside else 2}
+
+    # --- images, volumes, the rest ---------------------------------------------------------------
+
+    def _commit(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(query["container"])
+        name = f"{query['repo']}:{query['tag']}"
+        labels = {}
+        for change in [query["changes"]] if "changes" in query else []:
+            key, _, value = change.removeprefix("LABEL ").partition("=")
+            labels[key] = value
+        self.images[name] = _image(name, labels, one["files"])
+        return 201, {"Id": self.images[name]["Id"]}
+
+    def _pull(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        separator = "@" if query["tag"].startswith("sha256:") else ":"
+        name = f"{query['fromImage']}{separator}{query['tag']}"
+        if name in self.denied:
+            said = f"pull access denied for {query['fromImage']}, repository does not exist or may"
+            raise Problem(404, f"{said} require 'docker login': denied")
+        if name not in self.registry:
+            raise Problem(404, f"manifest for {name} not found: manifest unknown")
+        self.images[name] = _image(name, {}, [])
+        return 200, {"status": f"Status: Downloaded newer image for {name}"}
+
+    def _images(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        wanted = list(json.loads(query.get("filters", "{}")).get("label", []))
+        return 200, [
+            one
+            for one in self.images.values()
+            if all(f"{k}={v}" in wanted for k, v in one["Labels"].items()) and one["Labels"]
+        ]
+
+    def _image(self, name: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        found = self._find_image(name)
+        if found is None:
+            raise Problem(404, f"No such image: {name}")
+        return 200, found
+
+    def _remove_image(self, name: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        found = self._find_image(name)
+        if found is None:
+            raise Problem(404, f"No such image: {name}")
+        self.images = {key: one for key, one in self.images.items() if one is not found}
+        return 200, [{"Deleted": found["Id"]}]
+
+    def _remove_volume(self, name: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if name not in self.volumes:
+            raise Problem(404, f"get {name}: no such volume")
+        self.volumes.remove(name)
+        return 204, {}
+
+    def _events(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        since, until = int(query["since"]), int(query["until"])
+        shown = [one for one in self.events if since <= one["timeNano"] / 1e9 <= until + 1]
+        return 200, b"".join(json.dumps(one).encode() + b"\n" for one in shown)
+
+    def _info(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        backing = "xfs" if self.has_quotas else "extfs"
+        return 200, {
+            "Driver": "overlay2",
+            "DriverStatus": [["Backing Filesystem", backing]],
+            "Runtimes": {"runc": {}, "nvidia": {}},
+        }
+
+    def _container(self, key: str) -> dict[str, Any]:
+        for one in self.containers.values():
+            if one["Id"].startswith(key) or one["Name"] == f"/{key}":
+                return one
+        raise Problem(404, f"No such container: {key}")
+
+    def _find_image(self, name: str) -> dict[str, Any] | None:
+        for key, one in self.images.items():
+            if name in {key, one["Id"]}:
+                return one
+        return None
+
+    def _end(self, one: dict[str, Any], code: int) -> None:
+        one["State"] |= {
+            "Status": "exited", "Running": False, "Pid": 0, "ExitCode": code, "FinishedAt": _now(),
+        }  # fmt: skip
+        one["NetworkSettings"]["Ports"] = {}
+        self._tell(one, "die")
+
+    def _tell(self, one: dict[str, Any], action: str) -> None:
+        self.events.append(
+            {
+                "Type": "container",
+                "Action": action,
+                "Actor": {"ID": one["Id"], "Attributes": dict(one["Config"]["Labels"])},
+                "timeNano": time.time_ns(),
+            }
+        )
+
+
+def _image(name: str, labels: dict[str, str], files: list[str]) -> dict[str, Any]:
+    key = f"sha256:{secrets.token_hex(32)}"
+    digests = [f"{name.partition(':')[0]}@sha256:{'ab' * 32}"]
+    return {"Id": key, "RepoDigests": digests, "Labels": labels, "files": files}
+
+
+def _frame(chunk: bytes) -> bytes:
+    """Output of a container without a terminal: stream, length, bytes."""
+    return struct.pack(">BxxxL", _STDOUT, len(chunk)) + chunk
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
