@@ -159,7 +159,7 @@ def test_which_faults_make_the_agent_look_inside(
 
 
 def test_news_leave_room_for_the_running_second(machine: Machine) -> None:
-    """A report without seconds begins no later than the first second that is still to be attested."""
+    """A report without seconds begins no later than the first second still to be attested."""
     watched = Watched(7, "running", gpu_uuids=(A,))
     machine.look(watched)
     machine.gpus.tell_xid(machine.clock.mono_ns, 13, A)
