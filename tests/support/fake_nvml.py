@@ -23,14 +23,14 @@ from adapters.hostagent.nvml.build import LIBRARY, NoCompilerError, build
 
 FAST: Final = Pace(
     second=0.05,
-    deadline=1.5,
+    deadline=2.5,
     open_deadline=10.0,
     grace=5.0,
     first_retry=0.05,
     last_retry=0.2,
     waits=Waits(0.05, 0.3),
 )
-"""Sweeps of 1, 5 and 60 s every 0.05, 0.25 and 3 s; a hang is noticed after 1.5 s."""
+"""Sweeps of 1, 5 and 60 s every 0.05, 0.25 and 3 s; a hang is noticed after 2.5 s."""
 PATIENCE_SECONDS: Final = 20.0
 
 

@@ -18,10 +18,11 @@ from prometheus_client.registry import Collector as MetricsCollector
 from adapters.hostagent.collector.port import CollectorStatus, GpuReading, NvmlState
 from adapters.hostagent.collector.protocol import Field
 from adapters.hostagent.collector.readings import SECOND_NS
-from adapters.hostagent.sensing.senses import Senses
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
+
+    from adapters.hostagent.sensing.senses import Senses
 
 PREFIX: Final = "ledger_agent_"
 _MIB: Final = 1 << 20

@@ -31,7 +31,7 @@ class News:
             host_time: Gives moments their second.
         """
         self.doubtful: set[int] = set()
-        """Instances whose GPUs should be probed from inside now."""
+        """Instances whose GPUs should be probed from inside now: those of the last look."""
         self.faults = FaultBook()
         self.counter_resets = 0
         self._collector = collector
@@ -39,7 +39,6 @@ class News:
         self._time = host_time
         self._health: list[HealthEvent] = []
         self._watched: Mapping[int, Watched] = {}
-        self._without_gpus: set[int] = set()
         self._off_the_bus: dict[str, int] = {}
         """GPUs by the generation in which they fell."""
 
@@ -56,7 +55,7 @@ class News:
     def watch(self, watched: Mapping[int, Watched]) -> None:
         """These instances are on the machine now."""
         self._watched = watched
-        self.doubtful &= watched.keys()
+        self.doubtful.clear()
 
     def take(self) -> list[HealthEvent]:
         """What happened since the last call."""
@@ -92,22 +91,6 @@ class News:
             if one.kind in {"gpu_missing", "gpu_lost"}:
                 self._doubt(one.gpu_uuid)
             self._add(one, self.holder(one.gpu_uuid))
-
-    def instances_without_gpus(
-        self, watched: Sequence[Watched], lost: frozenset[str], now_ns: int
-    ) -> None:
-        """Containers whose inside probe fails while the host's GPUs are fine, told when it begins.
-
-        A reload of the host's service manager does that; only a new container sees GPUs again.
-        """
-        without = {
-            one.instance
-            for one in watched
-            if one.state == "gpu_lost" and not lost.intersection(one.gpu_uuids)
-        }
-        for instance in sorted(without - self._without_gpus):
-            self._add(Finding(now_ns, "instance_gpu_lost"), instance)
-        self._without_gpus = without
 
     def disk(self, finding: Finding, instance: int | None) -> None:
         """A disk has just become too full; without an instance it is the machine's."""

@@ -30,6 +30,7 @@ from adapters.hostagent.sensing.energy import EnergyMeter
 from adapters.hostagent.sensing.inventory import is_same_hardware, take_inventory
 from adapters.hostagent.sensing.kernel_log import KernelLog
 from adapters.hostagent.sensing.meter import Meter, MeterState
+from adapters.hostagent.sensing.metrics import registry, render
 from adapters.hostagent.sensing.news import News
 from adapters.hostagent.sensing.processes import PROC, Process, process
 from adapters.hostagent.sensing.storage import Disks
@@ -138,7 +139,7 @@ class Senses:
 
     @property
     def doubtful(self) -> set[int]:
-        """Instances whose GPUs should be probed from inside now; the agent takes them out."""
+        """Instances that the last look gave a reason to probe from inside."""
         return self.news_book.doubtful
 
     @property
@@ -148,6 +149,17 @@ class Senses:
         return frozenset(one.uuid for one in gpus if one.state == "lost") | (
             self.news_book.off_the_bus
         )
+
+    def gpu_count(self) -> int | None:
+        """GPUs that the driver shows now; null when it does not answer."""
+        reading = self.collector.reading(self._look_ns)
+        if reading.state != "ok":
+            return None
+        return sum(one.state in {"ok", "mig_enabled"} for one in reading.gpus.values())
+
+    def metrics(self) -> bytes:
+        """What is sensed, as Prometheus reads it."""
+        return render(registry(self))
 
     @property
     def gone_disks(self) -> frozenset[int]:
@@ -172,7 +184,6 @@ class Senses:
         self.news_book.look_for_faults()
         self.news_book.findings(self.collector.take_findings())
         lost = self.lost_gpus
-        self.news_book.instances_without_gpus(watched, lost, now.mono_ns)
         for one in watched:
             state = self._state(one, lost)
             if second is not None:
@@ -272,7 +283,11 @@ class Senses:
 
     def news(self) -> Attested:
         """What happened and need not wait for a second to end: a report that attests none."""
-        return self._with_news(self.time.unused_from, 0, [])
+        # Seconds that were looked into and are not finished must still fit behind this report.
+        start = self._book.first
+        return self._with_news(
+            self.second or self.time.unused_from if start is None else start, 0, []
+        )
 
     @property
     def has_news(self) -> bool:

@@ -64,6 +64,11 @@ class TickBook:
             found.append(one)
         return found
 
+    @property
+    def first(self) -> int | None:
+        """The first second that is in no report yet; null when there is none."""
+        return self._seconds[0].second if self._seconds else None
+
     def drop(self, count: int) -> None:
         """Forget the first *count* seconds: they are in a report."""
         del self._seconds[:count]

@@ -69,7 +69,7 @@ def told(collector: NvmlCollector) -> list[Xid]:
 
 
 def test_01_a_container_that_lost_its_gpus_is_not_running() -> None:
-    """A failing inside probe makes the seconds `gpu_lost`, told once, while the host is fine."""
+    """A failing inside probe makes the seconds `gpu_lost`, while the host sees its GPU."""
     clock = MachineClock()
     senses = senses_of(CollectorTwin([simulated_gpu(A)]), clock)
     for _ in range(3):
@@ -79,7 +79,8 @@ def test_01_a_container_that_lost_its_gpus_is_not_running() -> None:
     assert attested is not None
     assert attested.blocks[0].state == [("gpu_lost", 2)]
     assert attested.blocks[0].util == bytes([255, 255])
-    assert [(one.kind, one.instance) for one in attested.health] == [("instance_gpu_lost", 7)]
+    assert senses.gpu_count() == 1
+    assert attested.health == []
 
 
 def test_02_a_gpu_off_the_bus_is_lost_and_the_others_go_on(child_driver: FakeGpus) -> None:
@@ -214,7 +215,7 @@ def test_06_a_hanging_call_is_stale_and_nothing_is_repeated(child_driver: FakeGp
     assert [one.detail for one in found if one.kind == "telemetry_gap"] == [
         "the driver does not answer"
     ]
-    assert found[0].seconds in {1, 2}
+    assert (found[0].seconds or 0) >= int(FAST.deadline) - 1
 
 
 def test_07_a_hanging_child_is_left_behind_and_never_killed(child_driver: FakeGpus) -> None:

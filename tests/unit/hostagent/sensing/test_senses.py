@@ -132,13 +132,15 @@ def test_a_lost_gpu_is_lost_for_its_instance_alone(machine: Machine) -> None:
     both = (Watched(7, "running", gpu_uuids=(A,)), Watched(8, "running", gpu_uuids=(B,)))
     machine.look(*both)
     machine.gpus.tell_xid(machine.clock.mono_ns, 79, A)
-    machine.look(*both, times=2)
+    machine.look(*both)
+    doubtful = machine.senses.doubtful.copy()
+    machine.look(*both)
     found = machine.senses.attest()
     assert found is not None
     states = {one.instance: one.state for one in found.blocks}
     assert states == {7: [("running", 1), ("gpu_lost", 1)], 8: [("running", 2)]}
     assert [(one.kind, one.code, one.instance) for one in found.health] == [("xid", 79, 7)]
-    assert machine.senses.doubtful == {7}
+    assert doubtful == {7}
 
 
 @pytest.mark.parametrize(
@@ -154,6 +156,42 @@ def test_which_faults_make_the_agent_look_inside(
     machine.gpus.tell_xid(machine.clock.mono_ns, code, gpu_uuid)
     machine.look(*both)
     assert machine.senses.doubtful == doubtful
+
+
+def test_news_leave_room_for_the_running_second(machine: Machine) -> None:
+    """A report without seconds begins no later than the first second still to be attested."""
+    watched = Watched(7, "running", gpu_uuids=(A,))
+    machine.look(watched)
+    machine.gpus.tell_xid(machine.clock.mono_ns, 13, A)
+    machine.look(watched)
+    news = machine.senses.news()
+    assert (news.start, news.count, [one.code for one in news.health]) == (START, 0, [13])
+    machine.look(watched)
+    found = machine.senses.attest()
+    assert found is not None
+    assert (found.start, found.count, found.health) == (START, 2, [])
+
+
+def test_a_doubt_is_of_one_look(machine: Machine) -> None:
+    """An instance is doubtful until the next look, so that one fault is one probe."""
+    watched = Watched(7, "running", gpu_uuids=(A,))
+    machine.look(watched)
+    machine.gpus.tell_xid(machine.clock.mono_ns, 48, A)
+    machine.look(watched)
+    assert machine.senses.doubtful == {7}
+    machine.look(watched)
+    assert machine.senses.doubtful == set()
+
+
+def test_without_a_driver_the_count_of_gpus_is_unknown(machine: Machine) -> None:
+    """A hanging driver has no count, a lost GPU counts no more: zero and unknown differ."""
+    machine.look()
+    assert machine.senses.gpu_count() == 2
+    machine.gpus.gpus[A].is_lost = True
+    machine.look()
+    assert machine.senses.gpu_count() == 1
+    machine.gpus.hang(machine.clock.mono_ns)
+    assert machine.senses.gpu_count() is None
 
 
 def test_a_hanging_driver_takes_the_evidence_and_not_the_ticks(machine: Machine) -> None:
