@@ -141,6 +141,7 @@ class MemoryGateway(PaymentGateway):
         self.asked: list[Order] = []
         self.refund_answer: Declined | None = None
         self.transfer_answer: Declined | None = None
+        self.bad_cards: set[str] = set()
         self.banks_pay = True
         self.now = 0
         self.lines: list[Entry] = []
@@ -165,6 +166,8 @@ class MemoryGateway(PaymentGateway):
         if known is not None:
             return known
         answer = self.answers.get(order.account_id)
+        if order.reference in self.bad_cards:
+            answer = "declined"
         if answer == "declined":
             self._declined.add(order.key)
         if answer in _ANSWERS:
