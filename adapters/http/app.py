@@ -35,6 +35,8 @@ from adapters.http.native import (
     offers,
     operations,
     outages,
+    payments,
+    payouts,
     records,
     safety,
     statements,
@@ -47,12 +49,15 @@ from adapters.http.native import (
 from adapters.http.operations import document
 from ledger.errors import LedgerError
 from ledger.services.ledger import Ledger
+from ledger.services.payments.gateway import PaymentGateway
 from ledger.services.usage import UsageService
 
 MAX_BODY_BYTES: Final = 131_072
 _TAGS: Final = {
     "accounts": (accounts, "Accounts, API keys, balances"),
     "money": (money, "Deposits, transfers, holds, charges"),
+    "payments": (payments, "Payments by card, refunds, saved cards"),
+    "payouts": (payouts, "How hosts are paid, and what they earned"),
     "machines": (machines, "Registration, enrolment, listings"),
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
@@ -107,8 +112,13 @@ async def openapi_json(request: Request[Any, Any, State]) -> Response[dict[str, 
     return Response(request.app.openapi_schema.to_schema(), media_type=MediaType.JSON)
 
 
-def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
-    """The application on an open ledger; the caller closes the ledger after it."""
+def create_app(
+    ledger: Ledger, usage_service: UsageService, gateway: PaymentGateway | None = None
+) -> Litestar:
+    """The application on an open ledger; the caller closes the ledger after it.
+
+    Without a *gateway* nobody pays by card, and no host is paid.
+    """
     counters = Metrics(usage_service)
     handlers: list[Any] = [docs, openapi_json]
     for one in (healthz, readyz, metrics):
@@ -140,7 +150,9 @@ def create_app(ledger: Ledger, usage_service: UsageService) -> Litestar:
         },
         middleware=[counting],
         request_max_body_size=MAX_BODY_BYTES,
-        state=State({"ledger": ledger, "usage": usage_service, "metrics": counters}),
+        state=State(
+            {"ledger": ledger, "usage": usage_service, "metrics": counters, "gateway": gateway}
+        ),
         openapi_config=OpenAPIConfig(
             title="gpuledger",
             version=version("gpuledger"),

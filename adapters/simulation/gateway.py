@@ -8,7 +8,7 @@ does.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -134,8 +134,10 @@ class MemoryGateway(PaymentGateway):
     soon as they have an account, and banks pay at once, unless `banks_pay` is False.
     """
 
-    def __init__(self) -> None:
-        """Begin without orders."""
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        """Begin without orders; *clock* dates what happens."""
+        self._clock = clock
+        self._heard = 0
         self.answers: dict[int, str] = {}
         self.charged: dict[str, Order] = {}
         self.asked: list[Order] = []
@@ -143,7 +145,6 @@ class MemoryGateway(PaymentGateway):
         self.transfer_answer: Declined | None = None
         self.bad_cards: set[str] = set()
         self.banks_pay = True
-        self.now = 0
         self.lines: list[Entry] = []
         self._declined: set[str] = set()
         self._books = _Books()
@@ -343,6 +344,11 @@ class MemoryGateway(PaymentGateway):
         """Cents that are here."""
         return sum(one.cents - one.fee_cents for one in self.lines)
 
+    def news(self) -> list[Event]:
+        """What was told since the last time."""
+        heard, self._heard = self._heard, len(self._told)
+        return self._told[heard:]
+
     # --- what others do --------------------------------------------------------------------------
 
     def pay(self, session: str) -> None:
@@ -446,8 +452,8 @@ class MemoryGateway(PaymentGateway):
         fee: int = 0,
     ) -> None:
         name = f"line-{len(self.lines) + 1}"
-        self.lines.append(Entry(name, kind, source, cents, fee, self.now, subject, reference))
+        self.lines.append(Entry(name, kind, source, cents, fee, self._clock(), subject, reference))
 
     def _tell(self, kind: str, subject: Subject) -> None:
         name = f"event-{len(self._told) + 1}"
-        self._told.append(Event(name, kind, subject, self.now))
+        self._told.append(Event(name, kind, subject, self._clock()))

@@ -146,6 +146,8 @@ class _Run:
         self.machines: dict[str, int] = {}
         self.instances: dict[str, int] = {}
         self.disputes: dict[str, int] = {}
+        self.payments: dict[str, str] = {}
+        self.chargebacks: dict[str, str] = {}
         self.boots = 1
         self._line = 1
 

@@ -62,8 +62,7 @@ class MemoryProcessor(Processor):
 
     def __init__(self, clock: Callable[[], int]) -> None:
         """Begin empty."""
-        self.memory = MemoryGateway()
-        self.memory.now = clock()
+        self.memory = MemoryGateway(clock)
         self.memory.banks_pay = False
         self.gateway = self.memory
 
