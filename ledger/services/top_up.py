@@ -63,7 +63,8 @@ def consent(unit: Unit, account_id: int, given: Consent) -> int:
     """Record a renter's consent; it replaces the one before and switches top-ups on again.
 
     Raises:
-        NotFoundError: `no_such_account`.
+        NotFoundError: `no_such_account`; `no_such_card` for the card of somebody else, or one that
+            was removed.
         RejectedError: `invalid_amount` unless all three are whole cents above 0 and a day has room
             for one amount; `invalid_args` for a reference that is none, or looks like a card.
     """
@@ -86,6 +87,7 @@ def consent(unit: Unit, account_id: int, given: Consent) -> int:
     if _CARD_NUMBER.search(re.sub(r"[_.:-]", "", given.reference)):
         message = "reference looks like the number of a card: send the processor's name for it"
         raise RejectedError("invalid_args", message)
+    _require_own_card(unit.connection, account_id, given.reference)
     number = int(row[0]) + 1
     unit.append(
         account_stream(account_id),
@@ -100,6 +102,14 @@ def consent(unit: Unit, account_id: int, given: Consent) -> int:
         ),
     )
     return number
+
+
+def _require_own_card(connection: Connection, account_id: int, reference: str) -> None:
+    row = connection.execute(
+        "SELECT account_id, status FROM cards WHERE card = %s", [reference]
+    ).fetchone()
+    if row is not None and tuple(row) != (account_id, "saved"):
+        raise NotFoundError("no_such_card", f"there is no card {reference!r}")
 
 
 def revoke(unit: Unit, account_id: int) -> None:

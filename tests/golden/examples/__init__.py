@@ -9,6 +9,7 @@ from tests.golden.examples.core import CORE
 from tests.golden.examples.disputes import DISPUTES
 from tests.golden.examples.market import MARKET
 from tests.golden.examples.operations import OPERATIONS
+from tests.golden.examples.payments import PAYMENTS
 from tests.golden.examples.safety import SAFETY
 from tests.golden.examples.trust import TRUST
 from tests.golden.examples.webhooks import WEBHOOKS
@@ -21,4 +22,5 @@ EXAMPLES: Final[tuple[e.AnyFact, ...]] = (
     *SAFETY,
     *TRUST,
     *DISPUTES,
+    *PAYMENTS,
 )
