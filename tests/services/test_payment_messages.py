@@ -121,7 +121,7 @@ def test_what_is_nothing_of_ours_is_acknowledged_and_forgotten(shop: Shop) -> No
 
 
 def test_a_burst_that_is_worked_off_in_parallel_loses_nothing(shop: Shop) -> None:
-    """HOOK-03: twelve payments settle at once and four workers take the burst: no credit is lost."""
+    """HOOK-03: twelve payments settle at once, four workers take the burst: no credit is lost."""
     alice = shop.market.account("alice")
     names = [shop.order(alice, 1_000) for _ in range(12)]
     for name in names:
