@@ -4,46 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.domain.events import ChargePosted, EarningsHeld, PayoutBegun, PayoutScheduled
+from ledger.domain.events import EarningsHeld, PayoutBegun, PayoutScheduled
 from ledger.domain.payment import SECONDS_PER_WEEK, friday_of
 from ledger.services import policies
 from ledger.services.payments.gateway import Declined
 from ledger.services.payouts import onboarding, weekly
 from ledger.services.policies import payouts as policy
 from tests.support.market import DOLLAR, START
-from tests.support.payments import CENT, Shop, refused
+from tests.support.payments import CENT, Shop, owe, refused
 from tests.support.processors import MemoryProcessor
 
 FRIDAY = friday_of(START) + SECONDS_PER_WEEK
 """The first Friday after the beginning of a market."""
-
-
-def owe(shop: Shop, host: int, nanos: int) -> None:
-    """Let a host be owed nanos, as a renter's charge would."""
-    payer = shop.market.account("payer", 10**6 * DOLLAR)
-    with shop.market.ledger.unit() as unit:
-        unit.append(
-            f"account-{payer}",
-            ChargePosted(
-                correction_id=unit.next_id("correction"),
-                corrects="correction-0",
-                account_id=payer,
-                host_id=host,
-                instance_id=0,
-                meter="gpu",
-                amount=nanos,
-                fee=0,
-                depth=1,
-                reason="test",
-                period_from=0,
-                approved_by=None,
-                cause=None,
-                policy_version=1,
-                actor="platform",
-                effective_at=unit.now,
-                posted_at=unit.now,
-            ),
-        )
 
 
 def fund(shop: Shop, cents: int = 1_000_000) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from ledger.domain.money import NANOS_PER_CENT
+from ledger.domain.events import ChargePosted
+from ledger.domain.money import NANOS_PER_CENT, NANOS_PER_DOLLAR
 from ledger.errors import LedgerError
 from ledger.services.payments import entries, inbox, orders, returns, runner
 from ledger.services.payments.gateway import Event, Opened, PaymentGateway
@@ -189,3 +190,31 @@ def refused(act: Callable[[], object]) -> str:
     except LedgerError as error:
         return error.code
     raise AssertionError("it was not refused")
+
+
+def owe(shop: Shop, host: int, nanos: int) -> None:
+    """Let a host be owed nanos, as a renter's charge would."""
+    payer = shop.market.account("payer", 10**6 * NANOS_PER_DOLLAR)
+    with shop.market.ledger.unit() as unit:
+        unit.append(
+            f"account-{payer}",
+            ChargePosted(
+                correction_id=unit.next_id("correction"),
+                corrects="correction-0",
+                account_id=payer,
+                host_id=host,
+                instance_id=0,
+                meter="gpu",
+                amount=nanos,
+                fee=0,
+                depth=1,
+                reason="test",
+                period_from=0,
+                approved_by=None,
+                cause=None,
+                policy_version=1,
+                actor="platform",
+                effective_at=unit.now,
+                posted_at=unit.now,
+            ),
+        )
