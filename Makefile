@@ -4,10 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test check bench soak docs lock clean
+.PHONY: help install demo serve test check bench soak stripe-spec docs lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 install: $(STAMP) ## Make .venv with the command gpuledger in it
 
@@ -32,6 +32,14 @@ bench: $(STAMP) ## Measure speed and size, write docs/performance.md
 
 soak: $(STAMP) ## Run the long tests that kill processes again and again
 	@$(BIN)/pytest -m soak
+
+stripe-spec: $(STAMP) ## Check the stand-in for Stripe against Stripe's own description
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
+	&& $(BIN)/python -m pip download --quiet --no-deps --python-version 3.14 \
+		--only-binary=:all: --dest "$$folder" seahaven-stripe-world \
+	&& $(BIN)/python -m zipfile -e "$$folder"/seahaven_stripe_world-*.whl "$$folder" \
+	&& $(BIN)/python -m tests.support.stripe.spec "$$folder"/seahaven_stripe_world/spec/spec3.json
 
 docs: $(STAMP) ## Write the generated parts of docs/ again
 	@$(BIN)/python tools/make_docs.py

@@ -19,6 +19,7 @@ from tests.support.stripe.messages import SECRET
 from tests.support.stripe.server import API_KEY, StripeServer
 
 RETURN_URL = "https://market.example/account"
+LEDGER = "ledger-under-test"
 
 
 class Processor(Protocol):
@@ -115,7 +116,7 @@ class MemoryProcessor(Processor):
 class StripeProcessor(Processor):
     """Our gateway on the stand-in for Stripe."""
 
-    def __init__(self, clock: Callable[[], int], ledger: str = "ledger-under-test") -> None:
+    def __init__(self, clock: Callable[[], int], ledger: str = LEDGER) -> None:
         """Start the stand-in; `close` stops it."""
         self.clock = clock
         self.server = StripeServer(clock)

@@ -52,6 +52,8 @@ class StripeServer:
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str]] = []
         """Every request that arrived: method and path."""
+        self.on_request: Callable[[str, str, str], None] = lambda _method, _path, _when: None
+        """Called `before` and `after` each request is carried out, before its answer leaves."""
         self._api = Api(self.account)
         self._kept: dict[tuple[str | None, str], _Kept] = {}
         self._running: set[tuple[str | None, str]] = set()
@@ -110,7 +112,9 @@ class StripeServer:
         if fault == "error":
             return 500, _error(None, "An unknown error occurred", kind="api_error"), {}
         text = split.query if method == "GET" else body.decode()
+        self.on_request(method, split.path, "before")
         answer = self._once(method, split.path, text, headers)
+        self.on_request(method, split.path, "after")
         if fault == "after":
             raise _Lost
         return answer
@@ -191,8 +195,11 @@ class StripeServer:
                 self.send_header("Request-Id", f"req_{len(server.requests)}")
                 for name, value in more.items():
                     self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(answer)
+                try:
+                    self.end_headers()
+                    self.wfile.write(answer)
+                except ConnectionError:
+                    self.close_connection = True  # Whoever asked is gone.
 
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""
