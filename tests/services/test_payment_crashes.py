@@ -10,7 +10,9 @@ import pytest
 from ledger.domain.payment import SECONDS_PER_WEEK, friday_of
 from ledger.services import accounts, policies, top_up
 from ledger.services.payments import orders
+from ledger.services.payments.reconcile import CLEARING
 from ledger.services.policies import payouts as policy
+from ledger.services.questions.balances import trial_balance
 from tests.support.crashes import Crashing, Killed
 from tests.support.market import DOLLAR, Market
 from tests.support.payments import Shop, owe
@@ -170,6 +172,13 @@ def later(shop: Shop, seconds: int) -> None:
     shop.market.clock.move_to(shop.market.clock() + seconds)
 
 
+def clearing(shop: Shop) -> dict[str, int]:
+    """Accounts that should be empty after every run, and are not."""
+    with shop.market.ledger.reading() as connection:
+        books = {row.ledger_account: row.debit - row.credit for row in trial_balance(connection)}
+    return {name: books[name] for name in CLEARING if books.get(name)}
+
+
 def crash_everywhere(shop: Shop, case: str, recover: Callable[[], None]) -> int:
     """Do a case again and again, each time dying a moment later; returns how many moments."""
     prepare, check = CASES[case]
@@ -188,9 +197,8 @@ def crash_everywhere(shop: Shop, case: str, recover: Callable[[], None]) -> int:
             later(shop, 60)
             go(shop, Crashing())
         check(shop, moment)
-        compared = shop.compare()
-        assert compared.is_clean, (moment, compared.findings)
-        assert set(compared.clearing.values()) == {0}, moment
+        assert clearing(shop) == {}, moment
+    shop.assert_settled()
     return moment - 1
 
 
@@ -198,7 +206,6 @@ def crash_everywhere(shop: Shop, case: str, recover: Callable[[], None]) -> int:
 def test_a_crash_at_any_moment_is_finished_by_the_next_run(case: str, shop: Shop) -> None:
     """Before and after each call and each commit: one charge, no loss, clearing zero."""
     assert crash_everywhere(shop, case, lambda: None) >= 6
-    assert shop.market.rebuild().equal
 
 
 @pytest.mark.parametrize("case", ["card", "refund"])
