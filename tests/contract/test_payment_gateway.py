@@ -240,4 +240,4 @@ def test_the_balance_is_the_sum_of_the_lines(processor: Processor) -> None:
 def test_what_is_not_there_is_nothing(processor: Processor) -> None:
     """Names that nobody gave are no objects, and no error."""
     for kind in ("payment", "checkout", "card", "refund", "chargeback", "payout_account"):
-        assert processor.gateway.look(Subject(kind, "nobody_1")) is None  # type: ignore[arg-type]
+        assert processor.gateway.look(Subject(kind, "nobody_1")) is None
