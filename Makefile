@@ -4,10 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test check bench soak clients fake-gpu docs lock clean
+.PHONY: help install demo serve test check bench soak clients fake-gpu stripe-spec docs lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 install: $(STAMP) ## Make .venv with the command gpuledger in it
 
@@ -38,6 +38,14 @@ clients: $(STAMP) ## Run other people's clients against the server (installs the
 
 fake-gpu: $(STAMP) ## Build a stub of NVML with GPUs from a file, and say how to use it
 	@$(BIN)/python -m adapters.hostagent.nvml.build build/fake-gpu
+
+stripe-spec: $(STAMP) ## Check the stand-in for Stripe against Stripe's own description
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
+	&& $(BIN)/python -m pip download --quiet --no-deps --python-version 3.14 \
+		--only-binary=:all: --dest "$$folder" seahaven-stripe-world \
+	&& $(BIN)/python -m zipfile -e "$$folder"/seahaven_stripe_world-*.whl "$$folder" \
+	&& $(BIN)/python -m tests.support.stripe.spec "$$folder"/seahaven_stripe_world/spec/spec3.json
 
 docs: $(STAMP) ## Write the generated parts of docs/ again
 	@$(BIN)/python tools/make_docs.py

@@ -21,14 +21,17 @@ from ledger.projections.runner import UsageRunner, wait_for_events
 from ledger.services import policies
 from ledger.services.check_timer import keep_slots
 from ledger.services.ledger import Ledger
+from ledger.services.payments.gateway import PaymentGateway
 from ledger.store.database import Connection, translating
 from ledger.store.log import ensure_partitions
 
 PROJECTIONS_LOCK: Final = 7_415_003
 JOBS_LOCK: Final = 7_415_004
 WEBHOOKS_LOCK: Final = 7_415_006
+PAYMENTS_LOCK: Final = 7_415_007
 _POLL_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 1.0
+_PAYMENTS_SECONDS: Final = 1.0
 _PARTITION_SECONDS: Final = 60
 _DATABASE_SECONDS: Final = 0.5
 _DATABASE_RETRY_SECONDS: Final = 5.0
@@ -135,6 +138,24 @@ def start_jobs(ledger: Ledger) -> BackgroundScheduler:
     scheduler.add_job(as_leader(partitions), "interval", seconds=_PARTITION_SECONDS)
     scheduler.start()
     return scheduler
+
+
+def run_payments(ledger: Ledger, gateway: PaymentGateway, stop: threading.Event) -> None:
+    """Ask the payment processor for whatever is open, as the leader, until *stop* is set.
+
+    It runs beside the policies: a processor that takes its time holds up nothing but this.
+    """
+    leadership = Leadership(ledger, PAYMENTS_LOCK)
+    while not stop.wait(_PAYMENTS_SECONDS):
+        try:
+            if leadership.held():
+                policies.pay(ledger, gateway)
+        except LedgerError as error:
+            log.warning("payments paused", code=error.code, reason=error.message)
+        except Exception as error:
+            # A defect of ours must not end the job for good: it is told, again and again.
+            log.exception("payments failed", exc_info=error)
+    leadership.release()
 
 
 def keep_database(ledger: Ledger, stop: threading.Event) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import logging
 import os
 import signal
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     from litestar import Litestar
 
+    from adapters.payments.settings import StripeSettings
+    from adapters.payments.stripe_gateway import StripeGateway
     from adapters.registry.client import RegistryClient
 
 HOME_VARIABLE: Final = "GPULEDGER_HOME"
@@ -80,6 +83,7 @@ def serve(
         os.environ[RESOLVE_VARIABLE] = "1"
     with_api = only in (None, "api")
     configured_reach()
+    _payment_settings()
     if with_api:
         _require_port(host, port)
     ledger = Ledger.open(home)
@@ -121,13 +125,15 @@ def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
     keeper.start()
     scheduler = start_jobs(ledger) if "jobs" in parts else None
     sending = _start_webhooks(ledger, stop) if "jobs" in parts else None
+    paying = _start_payments(ledger, stop) if "jobs" in parts else None
     if "projections" in parts:
         run_projections(ledger, stop)
     stop.wait()
     if scheduler is not None:
         scheduler.shutdown(wait=True)
-    if sending is not None:
-        sending.join()
+    for thread in (sending, paying):
+        if thread is not None:
+            thread.join()
     keeper.join()
     return 0
 
@@ -148,6 +154,49 @@ def _start_webhooks(ledger: Ledger, stop: threading.Event) -> threading.Thread:
     return thread
 
 
+def _payment_settings() -> StripeSettings | None:
+    """How to reach the payment processor; none where nobody pays by card.
+
+    Raises:
+        RejectedError: `invalid_setting`, or `missing_extra` without its library.
+    """
+    from adapters.payments.settings import from_environment
+
+    settings = from_environment()
+    if settings is not None and importlib.util.find_spec("stripe") is None:
+        message = "payments need Stripe's library: install gpuledger[payments]"
+        raise RejectedError("missing_extra", message)
+    return settings
+
+
+def payment_gateway(ledger: Ledger) -> StripeGateway | None:
+    """The payment processor that the environment names; none where nobody pays by card.
+
+    Raises:
+        RejectedError: `invalid_setting`, or `missing_extra` without its library.
+    """
+    settings = _payment_settings()
+    if settings is None:
+        return None
+    from adapters.payments.stripe_gateway import StripeGateway
+
+    # Other ledgers may use the same account: what this one made there is told by its vault's key.
+    name = ledger.vault.keyed_hash("payment-processor")[:16]
+    return StripeGateway(settings, name, ledger.clock)
+
+
+def _start_payments(ledger: Ledger, stop: threading.Event) -> threading.Thread | None:
+    """Ask the payment processor for what is open, in a thread of its own, if there is one."""
+    from adapters.jobs import run_payments
+
+    gateway = payment_gateway(ledger)
+    if gateway is None:
+        return None
+    thread = threading.Thread(target=run_payments, args=[ledger, gateway, stop], name="payments")
+    thread.start()
+    return thread
+
+
 def create_app() -> Litestar:
     """The HTTP application of one API worker, on the ledger that the environment names."""
     from adapters.http.app import create_app as build
@@ -161,7 +210,7 @@ def create_app() -> Litestar:
     ledger = Ledger.open(Path(os.environ[HOME_VARIABLE]))
     usage = UsageService(ledger)
     images = _image_resolver()
-    app = build(ledger, usage, images)
+    app = build(ledger, usage, payment_gateway(ledger), images)
 
     def close() -> None:
         if images is not None:

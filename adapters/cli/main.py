@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
-from adapters.cli import agent, calc, keys, offers, questions, running, supervising
+from adapters.cli import agent, calc, keys, offers, payments, questions, running, supervising
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
 OK: Final = 0
@@ -31,6 +31,7 @@ _HINTS: Final = {
     "no_such_volume": "`gpuledger volumes` lists them",
     "no_such_machine": "`gpuledger machines` lists them",
     "no_such_invoice": "`gpuledger invoice` lists them",
+    "no_such_payment": "`gpuledger payments list` lists them",
     "no_such_key": "`gpuledger keys list` lists them",
     "database_unavailable": "check that it runs and what GPULEDGER_DATABASE_URL says",
     "vault_key_wrong": "give the --home, or set the GPULEDGER_VAULT_KEY, that made this ledger",
@@ -78,6 +79,10 @@ agent_app.command(agent.doctor)
 agent_app.command(agent.logs)
 agent_app.command(agent.release_nvml, name="release-nvml")
 agent_app.command(agent.acquire_nvml, name="acquire-nvml")
+payments_app = App(name="payments", help="Payments by card: list, show, resync.", group=_ASK)
+payments_app.command(payments.listed, name="list")
+payments_app.command(payments.show)
+payments_app.command(payments.resync)
 scenario_app = App(name="scenario", help="Scenarios: the business as text.", group=_RUN)
 scenario_app.command(running.scenario_run, name="run")
 
@@ -113,6 +118,7 @@ for question in (
 ):
     app.command(question, group=_ASK)
 app.command(questions.trial_balance, name="trial-balance", group=_ASK)
+app.command(payments_app)
 app.command(calc_app)
 app.command(keys_app)
 app.command(keys.deposit, group=_WRITE)

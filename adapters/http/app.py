@@ -43,6 +43,8 @@ from adapters.http.native import (
     offers,
     operations,
     outages,
+    payments,
+    payouts,
     records,
     safety,
     secrets,
@@ -60,12 +62,15 @@ from adapters.http.operations import document
 from ledger.errors import LedgerError
 from ledger.services.images import ImageResolver, NoResolver
 from ledger.services.ledger import Ledger
+from ledger.services.payments.gateway import PaymentGateway
 from ledger.services.usage import UsageService
 
 MAX_BODY_BYTES: Final = 131_072
 _TAGS: Final = {
     "accounts": (accounts, "Accounts, API keys, balances"),
     "money": (money, "Deposits, transfers, holds, charges"),
+    "payments": (payments, "Payments by card, refunds, saved cards"),
+    "payouts": (payouts, "How hosts are paid, and what they earned"),
     "machines": (machines, "Registration, enrolment, listings"),
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
@@ -143,14 +148,18 @@ def _frontends() -> list[Any]:
 
 
 def create_app(
-    ledger: Ledger, usage_service: UsageService, images: ImageResolver | None = None
+    ledger: Ledger,
+    usage_service: UsageService,
+    gateway: PaymentGateway | None = None,
+    images: ImageResolver | None = None,
 ) -> Litestar:
     """The application on an open ledger; the caller closes the ledger after it.
 
-    With *images*, the tags of images are resolved to digests; without, nobody is asked.
+    Without a *gateway* nobody pays by card, and no host is paid. With *images*, the tags of images
+    are resolved to digests; without, nobody is asked.
     """
     app = build_app()
-    attach(app, ledger, usage_service, images)
+    attach(app, ledger, usage_service, gateway, images)
     return app
 
 
@@ -158,12 +167,14 @@ def attach(
     app: Litestar,
     ledger: Ledger,
     usage_service: UsageService,
+    gateway: PaymentGateway | None = None,
     images: ImageResolver | None = None,
 ) -> None:
     """Answer from this ledger from now on, with counters that begin at nothing."""
     app.state.ledger = ledger
     app.state.usage = usage_service
     app.state.metrics = Metrics(usage_service)
+    app.state.gateway = gateway
     app.state.images = images or NoResolver()
     app.state.access = AccessWriter(ledger)
 

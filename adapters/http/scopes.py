@@ -50,6 +50,8 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "ssh-keys": _USER,
     "safety": _BILLING,
     "top-ups": _BILLING,
+    "payments": _BILLING,
+    "payouts": _BILLING,
     "usage": _MACHINE,
     "records": _BILLING,
     "trust": _MACHINE,

@@ -147,6 +147,8 @@ class _Run:
         self.instances: dict[str, int] = {}
         self.volumes: dict[str, int] = {}
         self.disputes: dict[str, int] = {}
+        self.payments: dict[str, str] = {}
+        self.chargebacks: dict[str, str] = {}
         self.boots = 1
         self._line = 1
 

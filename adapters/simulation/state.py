@@ -10,6 +10,7 @@ from adapters.simulation.world import World
 from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars
 from ledger.services.credit import LOCKED
+from ledger.services.payments.reconcile import CLEARING
 from ledger.services.questions import trust
 from ledger.services.questions.balances import trial_balance
 
@@ -41,6 +42,7 @@ def final_state(
         "notices": _notices(world),
         "reliability": _reliability(world, machines),
         **_market(world, machines),
+        **_money_in_and_out(world),
         "trial_balance": _trial_balance(world),
     }
     world.connection.commit()
@@ -208,6 +210,31 @@ def _market(world: World, machines: Mapping[str, int]) -> dict[str, Any]:
     ).fetchone()
     assert found is not None
     return {"min_bid": prices, "offers": int(found[0])}
+
+
+def _money_in_and_out(world: World) -> dict[str, Any]:
+    """Payments by account and payouts by host, and what waits for the processor's own lines."""
+    names = {number: name for name, number in world.names.items()}
+    paid: dict[str, list[dict[str, str]]] = {name: [] for name in world.names}
+    for number, total, refunded, status in world.connection.execute(
+        "SELECT account_id, credit + tax, returned_credit + returned_tax, status FROM payments"
+        " ORDER BY position"
+    ):
+        paid[names[number]].append(
+            {
+                "total": format_dollars(int(total)),
+                "refunded": format_dollars(int(refunded)),
+                "status": status,
+            }
+        )
+    sent: dict[str, list[dict[str, str]]] = {name: [] for name in world.names}
+    for number, amount, status in world.connection.execute(
+        "SELECT host_id, amount, status FROM payouts ORDER BY payout_id"
+    ):
+        sent[names[number]].append({"amount": format_dollars(int(amount)), "status": status})
+    books = {row.ledger_account: row.debit - row.credit for row in trial_balance(world.connection)}
+    clearing = {name: format_dollars(books.get(name, 0)) for name in CLEARING}
+    return {"payments": paid, "payouts": sent, "clearing": clearing}
 
 
 def _trial_balance(world: World) -> str:

@@ -64,7 +64,7 @@ class World:
         self.ledger = Ledger.open(self.home, url=url, clock=self.clock)
         self.ledger.adopt_policy(policy)
         self.usage = UsageService(self.ledger)
-        self.gateway = MemoryGateway()
+        self.gateway = MemoryGateway(self.clock)
         self.runner = UsageRunner(page_events=4_000)
         self.connection = self.ledger.database.connect(autocommit=True)
         self.report_seconds = report_seconds

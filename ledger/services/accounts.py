@@ -35,6 +35,7 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import account_stream
 from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT, format_dollars
+from ledger.domain.payment import PAYMENT_PREFIX, TOP_UP_PREFIX
 from ledger.domain.permissions import covers
 from ledger.errors import (
     AuthError,
@@ -371,10 +372,14 @@ def deposit(
 
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another amount.
+        RejectedError: `invalid_args` for an id that a card payment has, or may get.
     """
     _require_account(unit, account_id)
     _check_reference(deposit_id)
     _check_amount(amount)
+    if source == "admin" and deposit_id.startswith((PAYMENT_PREFIX, TOP_UP_PREFIX)):
+        message = f"ids that begin with {PAYMENT_PREFIX} or {TOP_UP_PREFIX} are of card payments"
+        raise RejectedError("invalid_args", message)
     row = unit.connection.execute(
         "SELECT amount FROM deposits WHERE account_id = %s AND deposit_id = %s",
         [account_id, deposit_id],
@@ -400,7 +405,8 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another refund.
         NotFoundError: `no_such_deposit`.
-        RejectedError: `over_credit` beyond what this deposit has left.
+        RejectedError: `over_credit` beyond what this deposit has left; `paid_by_card` where only
+            the payment processor can give it back.
         DeclinedError: `insufficient_balance` beyond what the account has left.
     """
     _check_reference(refund_id)
@@ -409,11 +415,14 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
         _same(_refunded(unit, account_id, refund_id) == deposit_id, "refund", refund_id)
         return
     row = unit.connection.execute(
-        "SELECT amount - refunded FROM deposits WHERE account_id = %s AND deposit_id = %s",
+        "SELECT amount - refunded, source FROM deposits WHERE account_id = %s AND deposit_id = %s",
         [account_id, deposit_id],
     ).fetchone()
     if row is None:
         raise NotFoundError("no_such_deposit", f"there is no deposit {deposit_id!r}")
+    if row[1] != "admin":
+        message = f"this deposit was paid by card: POST /v1/payments/{deposit_id}/refund"
+        raise RejectedError("paid_by_card", message)
     if amount > row[0]:
         message = f"only {format_dollars(int(row[0]))} of this deposit is left to refund"
         raise RejectedError("over_credit", message, left=format_dollars(int(row[0])))

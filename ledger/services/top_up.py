@@ -8,7 +8,7 @@ asks the processor again under the same key, which charges a card once at most.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ledger.domain.events import (
     Fact,
@@ -21,11 +21,13 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import account_stream
 from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT
+from ledger.domain.payment import top_up_id
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import accounts
 from ledger.services.caps import day_start, read_caps
 from ledger.services.ledger import Unit
 from ledger.services.notices import notice
+from ledger.services.payments.gateway import Declined, Order, Outcome, Settled
 from ledger.store.database import Connection
 
 SOURCE: Final = "auto_top_up"
@@ -57,55 +59,12 @@ class Standing(NamedTuple):
     consented_at: int
 
 
-class Order(NamedTuple):
-    """One charge as the payment processor is asked for it.
-
-    The same `key` again is the same charge: the processor answers with what became of it.
-    """
-
-    key: str
-    account_id: int
-    reference: str
-    cents: int
-
-
-class Settled(NamedTuple):
-    """The card was charged; `payment` names it at the processor."""
-
-    payment: str
-
-
-class Declined(NamedTuple):
-    """The card was not charged, and this order never will be."""
-
-    reason: str
-
-
-class Pending(NamedTuple):
-    """The processor does not know yet: it has to be asked again."""
-
-
-Outcome = Settled | Declined | Pending
-
-
-class TopUpGateway(Protocol):
-    """The payment processor, as automatic top-ups need it.
-
-    Both methods raise `UnavailableError` when it does not answer, and nothing else.
-    """
-
-    def charge(self, order: Order) -> Outcome:
-        """Charge a card, once for ever for one `order.key`."""
-
-    def outcome(self, key: str) -> Outcome | None:
-        """What became of an order, without charging anything; none if it never arrived."""
-
-
 def consent(unit: Unit, account_id: int, given: Consent) -> int:
     """Record a renter's consent; it replaces the one before and switches top-ups on again.
 
     Raises:
-        NotFoundError: `no_such_account`.
+        NotFoundError: `no_such_account`; `no_such_card` for the card of somebody else, or one that
+            was removed.
         RejectedError: `invalid_amount` unless all three are whole cents above 0 and a day has room
             for one amount; `invalid_args` for a reference that is none, or looks like a card.
     """
@@ -128,6 +87,7 @@ def consent(unit: Unit, account_id: int, given: Consent) -> int:
     if _CARD_NUMBER.search(re.sub(r"[_.:-]", "", given.reference)):
         message = "reference looks like the number of a card: send the processor's name for it"
         raise RejectedError("invalid_args", message)
+    _require_own_card(unit.connection, account_id, given.reference)
     number = int(row[0]) + 1
     unit.append(
         account_stream(account_id),
@@ -142,6 +102,14 @@ def consent(unit: Unit, account_id: int, given: Consent) -> int:
         ),
     )
     return number
+
+
+def _require_own_card(connection: Connection, account_id: int, reference: str) -> None:
+    row = connection.execute(
+        "SELECT account_id, status FROM cards WHERE card = %s", [reference]
+    ).fetchone()
+    if row is not None and tuple(row) != (account_id, "saved"):
+        raise NotFoundError("no_such_card", f"there is no card {reference!r}")
 
 
 def revoke(unit: Unit, account_id: int) -> None:
@@ -228,13 +196,21 @@ def open_requests(connection: Connection) -> list[Open]:
     """Every request whose end is not known, oldest first."""
     rows = connection.execute(
         "SELECT t.account_id, t.trigger, t.consent_no, t.amount, t.requested_at, c.reference,"
-        " c.consent_no = t.consent_no AND c.status = 'on'"
+        " c.consent_no = t.consent_no AND c.status = 'on', coalesce(p.customer, '')"
         " FROM top_ups t JOIN top_up_consents c USING (account_id)"
+        " LEFT JOIN payers p USING (account_id)"
         " WHERE t.status = 'requested' ORDER BY t.requested_at, t.account_id"
     )
     return [
         Open(
-            Order(_key(row[0], row[1]), row[0], row[5], int(row[3]) // NANOS_PER_CENT),
+            Order(
+                top_up_id(row[0], row[1]),
+                row[0],
+                row[5],
+                int(row[3]) // NANOS_PER_CENT,
+                customer=row[7],
+                ordered_at=row[4],
+            ),
             trigger=row[1],
             consent_no=row[2],
             requested_at=row[4],
@@ -242,10 +218,6 @@ def open_requests(connection: Connection) -> list[Open]:
         )
         for row in rows
     ]
-
-
-def _key(account_id: int, trigger: int) -> str:
-    return f"top-up-{account_id}-{trigger}"
 
 
 def finish(unit: Unit, account_id: int, trigger: int, outcome: Outcome) -> None:
@@ -262,7 +234,9 @@ def finish(unit: Unit, account_id: int, trigger: int, outcome: Outcome) -> None:
     consent_no, amount, status = row[0], int(row[1]), row[2]
     match outcome:
         case Settled() if status != "settled":
-            accounts.deposit(unit, account_id, amount, _key(account_id, trigger), source=SOURCE)
+            accounts.deposit(
+                unit, account_id, amount, top_up_id(account_id, trigger), source=SOURCE
+            )
             settled = TopUpSettled(
                 account_id=account_id,
                 consent_no=consent_no,

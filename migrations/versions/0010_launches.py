@@ -4,7 +4,7 @@ A database of an older program lacks the read models that this one added since: 
 metadata name and the schema lacks is made here, empty, as the facts behind it are new.
 
 Revision ID: 0010
-Revises: 0005
+Revises: 0006
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from alembic import op
 from ledger.projections.tables import metadata
 
 revision = "0010"
-down_revision = "0005"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 

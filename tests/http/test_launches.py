@@ -105,7 +105,7 @@ class Registry(ImageResolver):
 def test_tags_are_resolved_before_the_transaction(api: Api) -> None:
     """With a resolver the digest of a create, a template's image and a change are recorded."""
     registry = Registry()
-    app = create_app(api.market.ledger, api.market.usage, registry)
+    app = create_app(api.market.ledger, api.market.usage, images=registry)
     with TestClient(app) as client:
         asks = Api.__new__(Api)
         asks.market, asks.client, asks.keys, asks.accounts = (

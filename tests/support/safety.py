@@ -10,6 +10,7 @@ from adapters.hostagent.reports import constant_block
 from ledger.domain.usage import GpuSample, TickState
 from ledger.services import policies
 from ledger.services.ledger import DEFAULT_POLICY, Policy
+from ledger.services.payments.gateway import PaymentGateway
 from ledger.services.policies import (
     alerts,
     cleanup,
@@ -20,7 +21,6 @@ from ledger.services.policies import (
     terms,
     top_ups,
 )
-from ledger.services.top_up import TopUpGateway
 from tests.support.market import Market
 
 _DUE = [one.next_due for one in (terms, contracts, debt, limits, idle, top_ups, alerts, cleanup)]
@@ -71,14 +71,14 @@ def next_due(market: Market) -> int | None:
         return policies.next_due(connection, market.clock())
 
 
-def act(market: Market, second: int | None = None, gateway: TopUpGateway | None = None) -> None:
+def act(market: Market, second: int | None = None, gateway: PaymentGateway | None = None) -> None:
     """Go to *second* and do what is due there."""
     if second is not None:
         market.clock.move_to(second)
     policies.run_due(market.ledger, gateway)
 
 
-def act_until(market: Market, until: int, gateway: TopUpGateway | None = None) -> None:
+def act_until(market: Market, until: int, gateway: PaymentGateway | None = None) -> None:
     """Go on from one due second to the next, as a simulated clock does, to *until*.
 
     Only what concerns a renter's credit and rentals is waited for; weeks pass quickly.

@@ -36,15 +36,6 @@ def deposit(run: Run, step: Step, values: Values) -> None:
         accounts.deposit(unit, account, values["amount"], reference)
 
 
-@step("refund", required={"account": name, "amount": money, "of": name}, optional={"id": name})
-def refund(run: Run, step: Step, values: Values) -> None:
-    """Unspent credit back to the payer."""
-    account = run.account(values["account"])
-    with run.world.ledger.unit() as unit:
-        reference = values.get("id", f"step-{step.number}")
-        accounts.refund(unit, account, values["of"], values["amount"], reference)
-
-
 @step("transfer", required={"from": name, "to": name, "amount": money}, optional={"id": name})
 def transfer(run: Run, step: Step, values: Values) -> None:
     """Credit between accounts."""

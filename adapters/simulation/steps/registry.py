@@ -13,6 +13,7 @@ Values = Mapping[str, Any]
 EXPECTATIONS: Final = {
     "balances", "held", "states", "running", "billed_seconds", "charges", "hosts", "platform",
     "invoices", "anomalies", "notices", "reliability", "min_bid", "offers", "trial_balance",
+    "payments", "payouts", "clearing",
 }  # fmt: skip
 
 
@@ -36,6 +37,8 @@ class Run(Protocol):
     instances: dict[str, int]
     volumes: dict[str, int]
     disputes: dict[str, int]
+    payments: dict[str, str]
+    chargebacks: dict[str, str]
     boots: int
 
     def account(self, name: str) -> int:

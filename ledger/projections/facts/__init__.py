@@ -35,6 +35,12 @@ from ledger.projections.facts.launches import (
 from ledger.projections.facts.machines import machine_changes
 from ledger.projections.facts.market import REFRESH, REFRESH_OF_CONTRACT, offer_changes, refresh
 from ledger.projections.facts.operations import operation_changes
+from ledger.projections.facts.payments import (
+    entry_changes,
+    payment_changes,
+    payout_changes,
+    return_changes,
+)
 from ledger.projections.facts.rating import RERATE, rerate
 from ledger.projections.facts.safety import safety_changes
 from ledger.projections.facts.trust import (
@@ -148,6 +154,10 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.UsageFact, _nothing),
     (e.VolumeFact, volume_changes),
     (e.WebhookFact, webhook_changes),
+    (e.PaymentFact, payment_changes),
+    (e.ReturnFact, return_changes),
+    (e.PayoutFact, payout_changes),
+    (e.ProcessorEntryBooked, entry_changes),
 )
 """Who folds what: each group of the catalogue with its function."""
 _FOLDS: Final[dict[type[e.Fact], _Fold]] = {

@@ -43,6 +43,7 @@ RENTER_CREDIT: Final = "renter_credit"
 HOST_PAYABLE: Final = "host_payable"
 PLATFORM_FEE: Final = "platform_fee"
 PLATFORM_REVENUE: Final = "platform_revenue"
+BANK: Final = "bank"
 PAYMENT_CLEARING: Final = "payment_clearing"
 RESERVED_DEPOSIT: Final = "reserved_deposit"
 
@@ -101,7 +102,8 @@ def credit_changes(fact: e.CreditFact, position: int) -> Iterator[Change]:
                 position,
                 "deposit",
                 fact.deposit_id,
-                (PAYMENT_CLEARING, None),
+                # What an admin books lies in the bank; a card payment is still on its way there.
+                (BANK if fact.source == "admin" else PAYMENT_CLEARING, None),
                 (RENTER_CREDIT, fact.account_id),
                 fact.amount,
                 fact.settled_at,
@@ -118,7 +120,7 @@ def credit_changes(fact: e.CreditFact, position: int) -> Iterator[Change]:
                 "refund",
                 fact.refund_id,
                 (RENTER_CREDIT, fact.account_id),
-                (PAYMENT_CLEARING, None),
+                (BANK, None),
                 fact.amount,
                 fact.refunded_at,
             )

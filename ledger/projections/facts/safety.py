@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ledger.domain import events as e
+from ledger.domain.payment import top_up_id
 from ledger.projections.facts.change import Change
+from ledger.projections.facts.payments import payment_failed, payment_ordered, payment_settled
 
 
 def safety_changes(fact: e.SafetyFact, position: int) -> Iterator[Change]:
@@ -142,9 +144,19 @@ def _top_up(fact: _TopUpFact, position: int) -> Iterator[Change]:
                 "INSERT INTO top_ups VALUES (%s, %s, %s, %s, 'requested', NULL, NULL, %s, NULL)",
                 (fact.account_id, fact.trigger, fact.consent_no, fact.amount, fact.requested_at),
             )
+            yield payment_ordered(
+                top_up_id(fact.account_id, fact.trigger),
+                fact.account_id,
+                ("auto_top_up", None, fact.amount, 0),
+                fact.requested_at,
+                position,
+            )
         case e.TopUpFailed():
             yield _closed(
                 fact.account_id, fact.trigger, "failed", fact.reason, None, fact.failed_at
+            )
+            yield payment_failed(
+                top_up_id(fact.account_id, fact.trigger), fact.reason, fact.failed_at
             )
             yield Change(
                 "UPDATE top_up_consents SET failures = failures + 1, failed_at = %s,"
@@ -154,6 +166,13 @@ def _top_up(fact: _TopUpFact, position: int) -> Iterator[Change]:
         case e.TopUpSettled():
             yield _closed(
                 fact.account_id, fact.trigger, "settled", None, fact.payment, fact.settled_at
+            )
+            yield payment_settled(
+                top_up_id(fact.account_id, fact.trigger),
+                fact.payment,
+                fact.amount,
+                0,
+                fact.settled_at,
             )
             yield Change(
                 "UPDATE top_up_consents SET failures = 0, failed_at = NULL, armed_position = %s"

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from ledger.services import invoicing
 from ledger.services.ledger import Ledger
+from ledger.services.payments import runner
+from ledger.services.payments.gateway import PaymentGateway
 from ledger.services.policies import (
     alerts,
     cleanup,
@@ -22,6 +24,7 @@ from ledger.services.policies import (
     limits,
     maintenance,
     outages,
+    payouts,
     periods,
     terms,
     top_ups,
@@ -46,12 +49,12 @@ from ledger.services.policies.limits import cap_days, end_leases
 from ledger.services.policies.machines import watch_machines
 from ledger.services.policies.maintenance import keep_windows
 from ledger.services.policies.outages import compensate, end_outages
+from ledger.services.policies.payouts import pay_hosts
 from ledger.services.policies.periods import ISSUE_AFTER_SECONDS, close_periods, record_gaps
 from ledger.services.policies.terms import apply_terms, end_reservations
 from ledger.services.policies.top_ups import top_up
 from ledger.services.policies.trust import judge_checks, keep_tiers, review_faults
 from ledger.services.policies.volumes import end_volumes
-from ledger.services.top_up import TopUpGateway
 from ledger.store.database import Connection
 
 __all__ = [
@@ -60,6 +63,7 @@ __all__ = [
     "exhaust",
     "headroom",
     "next_due",
+    "pay",
     "record_gaps",
     "run_due",
     "top_up",
@@ -74,6 +78,7 @@ _DUE = (
     debt.next_due,
     disputes.next_due,
     periods.next_due,
+    payouts.next_due,
     maintenance.next_due,
     outages.next_due,
     trust.next_due,
@@ -82,18 +87,24 @@ _DUE = (
 )
 
 
-def run_due(ledger: Ledger, gateway: TopUpGateway | None = None) -> None:
+def run_due(ledger: Ledger, gateway: PaymentGateway | None = None) -> None:
     """Do everything that is due at the present second.
 
-    With a *gateway* automatic top-ups too. Where a processor takes its time they run beside this
-    (`top_up`), so that nothing here waits for it.
+    With a *gateway* automatic top-ups and everything else that the processor is asked for, too.
+    Where a processor takes its time that runs beside this (`pay`), so that nothing here waits.
     """
     with ledger.looking():
         _end_what_ends(ledger)
     if gateway is not None:
-        top_up(ledger, gateway)  # No transaction is open here, not even one that only reads.
+        pay(ledger, gateway)  # No transaction is open here, not even one that only reads.
     with ledger.looking():
         _follow_up(ledger)
+
+
+def pay(ledger: Ledger, gateway: PaymentGateway) -> None:
+    """Charge what consents ask for, and ask the payment processor for all that is open."""
+    top_up(ledger, gateway)
+    runner.run(ledger, gateway)
 
 
 def _end_what_ends(ledger: Ledger) -> None:
@@ -128,6 +139,7 @@ def _follow_up(ledger: Ledger) -> None:
     let_silence_decide(ledger)
     hold_witnessed(ledger)
     recover_receivables(ledger)
+    pay_hosts(ledger)
     close_periods(ledger)
     invoicing.issue_due(ledger)
     record_gaps(ledger)

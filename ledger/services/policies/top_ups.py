@@ -9,14 +9,11 @@ from ledger.errors import UnavailableError
 from ledger.services.caps import day_start
 from ledger.services.credit import LOCKED, lock_credit, read_credit
 from ledger.services.ledger import Ledger, read_policy
+from ledger.services.payments.gateway import Declined, Outcome, PaymentGateway, Pending
 from ledger.services.top_up import (
     RETRY_SECONDS,
-    Declined,
     Open,
-    Outcome,
-    Pending,
     Standing,
-    TopUpGateway,
     amount_needed,
     finish,
     open_requests,
@@ -44,7 +41,7 @@ AND (SELECT c.posted - coalesce(u.charged, 0)
 """Accounts that a day's burn could bring below, and that no charge is on its way to."""
 
 
-def top_up(ledger: Ledger, gateway: TopUpGateway) -> None:
+def top_up(ledger: Ledger, gateway: PaymentGateway) -> None:
     """Charge what consents ask for, and finish what an earlier run began.
 
     No transaction is open while the processor is asked, and a slow processor holds up nothing but
@@ -116,13 +113,13 @@ def _to_ask(ledger: Ledger) -> list[Open]:
         return requests
 
 
-def _ask(gateway: TopUpGateway, one: Open) -> Outcome | None:
+def _ask(gateway: PaymentGateway, one: Open) -> Outcome | None:
     """What became of a charge; none when the processor did not say."""
     try:
         if one.is_allowed:
             return gateway.charge(one.order)
         # The consent is gone: what was charged before is booked, what was not never will be.
-        return gateway.outcome(one.order.key) or Declined("consent_revoked")
+        return gateway.outcome(one.order) or Declined("consent_revoked")
     except UnavailableError:
         return None
 

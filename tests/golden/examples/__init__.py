@@ -10,6 +10,7 @@ from tests.golden.examples.disputes import DISPUTES
 from tests.golden.examples.launches import LAUNCHES
 from tests.golden.examples.market import MARKET
 from tests.golden.examples.operations import OPERATIONS
+from tests.golden.examples.payments import PAYMENTS
 from tests.golden.examples.safety import SAFETY
 from tests.golden.examples.trust import TRUST
 from tests.golden.examples.volumes import VOLUMES
@@ -25,4 +26,5 @@ EXAMPLES: Final[tuple[e.AnyFact, ...]] = (
     *DISPUTES,
     *VOLUMES,
     *LAUNCHES,
+    *PAYMENTS,
 )

@@ -1,0 +1,1 @@
+"""Stripe as the payment processor; the only package that knows its library."""

@@ -1,0 +1,306 @@
+"""What goes back of payments: refunds that we make, refunds that others made, chargebacks.
+
+A refund of ours takes the credit in the moment in which it is decided, so it cannot be spent
+meanwhile, and gives it back if the processor refuses. What came from outside is booked whatever it
+is, below zero too, and what exceeds its payment goes to an account of its own, for review.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from ledger.domain.events import (
+    ChargebackClosed,
+    ChargebackMoved,
+    ChargebackOpened,
+    RefundBegun,
+    RefundFailed,
+    RefundOrigin,
+    RefundSettled,
+)
+from ledger.domain.ids import account_stream
+from ledger.domain.money import NANOS_PER_CENT, format_dollars
+from ledger.domain.payment import NOTHING, Parts, require_cents, returned
+from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
+from ledger.services.credit import lock_credit
+from ledger.services.ledger import Unit
+from ledger.services.payments.gateway import (
+    ChargebackSeen,
+    Declined,
+    Outcome,
+    Pending,
+    RefundOrder,
+    RefundSeen,
+    Settled,
+)
+from ledger.store.database import Connection
+
+_REFERENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+class Paid(NamedTuple):
+    """A payment and what went back of it so far."""
+
+    payment_id: str
+    account_id: int
+    status: str
+    credit: int
+    tax: int
+    before: Parts
+
+    @property
+    def left(self) -> int:
+        """Gross nanos that can still go back."""
+        return self.credit + self.tax - self.before.credit - self.before.tax
+
+    def part(self, gross: int) -> Parts:
+        """How *gross* more that goes back is divided."""
+        return returned(self.credit, self.tax, self.before, gross)
+
+
+def read_paid(connection: Connection, payment_id: str) -> Paid | None:
+    """A payment; none if there is no such payment."""
+    row = connection.execute(
+        "SELECT payment_id, account_id, status, credit, tax, returned_credit, returned_tax,"
+        " difference FROM payments WHERE payment_id = %s",
+        [payment_id],
+    ).fetchone()
+    if row is None:
+        return None
+    before = Parts(*map(int, row[5:]))
+    return Paid(row[0], row[1], row[2], int(row[3]), int(row[4]), before)
+
+
+# --- refunds -------------------------------------------------------------------------------------
+
+
+def refund(unit: Unit, account_id: int, payment_id: str, gross: int, refund_id: str) -> None:
+    """Decide to send *gross* nanos of a payment back; the same id again is the same refund.
+
+    Raises:
+        IdempotencyError: `idempotency_conflict` when the id stands for another refund.
+        NotFoundError: `no_such_payment`.
+        RejectedError: `invalid_amount` unless it is whole cents; `over_credit` beyond what the
+            payment has left.
+        DeclinedError: `payment_not_settled`, `payment_disputed`, `insufficient_balance`.
+    """
+    require_cents(gross)
+    if not _REFERENCE.fullmatch(refund_id) or refund_id.startswith("re_"):
+        message = (
+            "an id is 1 to 128 letters, digits, dots, colons, dashes or underscores, and does not"
+            " begin as the processor's own do"
+        )
+        raise RejectedError("invalid_args", message)
+    paid = read_paid(unit.connection, payment_id)
+    if paid is None or paid.account_id != account_id:
+        raise NotFoundError("no_such_payment", f"there is no payment {payment_id!r}")
+    if _known(unit, paid, gross, refund_id):
+        return
+    if paid.status != "settled":
+        raise DeclinedError("payment_not_settled", f"payment {payment_id!r} is {paid.status}")
+    _require_undisputed(unit, payment_id)
+    if gross > paid.left:
+        left = format_dollars(paid.left)
+        raise RejectedError("over_credit", f"only {left} of this payment is left", left=left)
+    parts = paid.part(gross)
+    credit = lock_credit(unit.connection, [account_id])[account_id]
+    available = credit.available(unit.now, unit.policy)
+    if parts.credit > available:
+        needed, there = format_dollars(parts.credit), format_dollars(max(available, 0))
+        message = f"{needed} of credit would go back and {there} is not spent"
+        raise DeclinedError("insufficient_balance", message, needed=needed, available=there)
+    _begin(unit, paid, refund_id, "ledger", parts)
+
+
+def _known(unit: Unit, paid: Paid, gross: int, refund_id: str) -> bool:
+    row = unit.connection.execute(
+        "SELECT payment_id, credit + tax + difference FROM refunds WHERE refund_id = %s",
+        [refund_id],
+    ).fetchone()
+    if row is None:
+        return False
+    if (row[0], int(row[1])) != (paid.payment_id, gross):
+        message = f"the refund id {refund_id!r} already stands for another refund"
+        raise IdempotencyError("idempotency_conflict", message)
+    return True
+
+
+def _require_undisputed(unit: Unit, payment_id: str) -> None:
+    row = unit.connection.execute(
+        "SELECT chargeback_id FROM chargebacks WHERE payment_id = %s AND status = 'open' LIMIT 1",
+        [payment_id],
+    ).fetchone()
+    if row is not None:
+        message = f"the payer's bank disputes this payment ({row[0]}): its decision comes first"
+        raise DeclinedError("payment_disputed", message)
+
+
+def _begin(unit: Unit, paid: Paid, refund_id: str, origin: RefundOrigin, parts: Parts) -> None:
+    unit.append(
+        account_stream(paid.account_id),
+        RefundBegun(
+            account_id=paid.account_id,
+            refund_id=refund_id,
+            payment_id=paid.payment_id,
+            origin=origin,
+            credit=parts.credit,
+            tax=parts.tax,
+            difference=parts.difference,
+            begun_at=unit.now,
+        ),
+    )
+
+
+def open_refunds(connection: Connection) -> list[RefundOrder]:
+    """Every refund of ours whose end is not known, oldest first."""
+    rows = connection.execute(
+        "SELECT r.refund_id, p.payment, r.credit + r.tax, r.begun_at FROM refunds r"
+        " JOIN payments p USING (payment_id) WHERE r.status = 'begun' AND r.origin = 'ledger'"
+        " ORDER BY r.begun_at, r.refund_id"
+    )
+    return [RefundOrder(row[0], row[1], int(row[2]) // NANOS_PER_CENT, row[3]) for row in rows]
+
+
+def finish_refund(unit: Unit, refund_id: str, outcome: Outcome) -> None:
+    """Book what became of a refund; booking it again changes nothing.
+
+    One that the payer's bank sent back after it had settled is credit again.
+    """
+    row = unit.connection.execute(
+        "SELECT account_id, payment_id, status, credit, tax, difference FROM refunds"
+        " WHERE refund_id = %s",
+        [refund_id],
+    ).fetchone()
+    assert row is not None, refund_id
+    account_id, payment_id, status = row[:3]
+    match outcome:
+        case Settled() if status == "begun":
+            unit.append(
+                account_stream(account_id),
+                RefundSettled(
+                    account_id=account_id,
+                    refund_id=refund_id,
+                    refund=outcome.payment,
+                    settled_at=unit.now,
+                ),
+            )
+        case Declined() if status in {"begun", "settled"}:
+            unit.append(
+                account_stream(account_id),
+                RefundFailed(
+                    account_id=account_id,
+                    refund_id=refund_id,
+                    payment_id=payment_id,
+                    credit=int(row[3]),
+                    tax=int(row[4]),
+                    difference=int(row[5]),
+                    reason=outcome.reason,
+                    failed_at=unit.now,
+                ),
+            )
+        case _:
+            return
+
+
+def book_refund(unit: Unit, seen: RefundSeen) -> bool:
+    """Book a refund as the processor has it; False where it belongs to no payment of ours."""
+    outcome = _outcome(seen)
+    row = unit.connection.execute(
+        "SELECT refund_id FROM refunds WHERE refund_id = %s OR refund = %s OR refund_id = %s",
+        [seen.reference, seen.refund, seen.refund],
+    ).fetchone()
+    if row is not None:
+        finish_refund(unit, row[0], outcome)
+        return True
+    paid = None
+    if seen.payment_reference is not None:
+        paid = read_paid(unit.connection, seen.payment_reference)
+    if paid is None or paid.status != "settled":
+        return False
+    if not isinstance(outcome, Declined):
+        # Somebody made it in the processor's own pages: it happened, whatever our rules say.
+        _begin(unit, paid, seen.refund, "processor", paid.part(seen.cents * NANOS_PER_CENT))
+        finish_refund(unit, seen.refund, outcome)
+    return True
+
+
+def _outcome(seen: RefundSeen) -> Outcome:
+    match seen.status:
+        case "settled":
+            return Settled(seen.refund)
+        case "failed":
+            return Declined(seen.reason or "refund_failed")
+        case "pending":
+            return Pending(seen.refund)
+
+
+# --- chargebacks ---------------------------------------------------------------------------------
+
+
+def book_chargeback(unit: Unit, seen: ChargebackSeen) -> bool:
+    """Book a dispute of a payer's bank as it stands; False where the payment is not ours.
+
+    What moves is the difference between what the bank has now and what was booked, so neither the
+    order nor the number of the messages about it matters.
+    """
+    paid = None
+    if seen.payment_reference is not None:
+        paid = read_paid(unit.connection, seen.payment_reference)
+    if paid is None or paid.status != "settled":
+        return False
+    stream = account_stream(paid.account_id)
+    row = unit.connection.execute(
+        "SELECT withdrawn, credit, tax, difference, status FROM chargebacks"
+        " WHERE chargeback_id = %s",
+        [seen.chargeback],
+    ).fetchone()
+    if row is None:
+        unit.append(
+            stream,
+            ChargebackOpened(
+                account_id=paid.account_id,
+                chargeback_id=seen.chargeback,
+                payment_id=paid.payment_id,
+                claimed=seen.claimed_cents * NANOS_PER_CENT,
+                reason=seen.reason,
+                opened_at=unit.now,
+            ),
+        )
+        row = (0, 0, 0, 0, "open")
+    change = seen.withdrawn_cents * NANOS_PER_CENT - int(row[0])
+    if change:
+        taken = Parts(*map(int, row[1:4]))
+        parts = paid.part(change) if change > 0 else _given_back(taken, -change)
+        unit.append(
+            stream,
+            ChargebackMoved(
+                account_id=paid.account_id,
+                chargeback_id=seen.chargeback,
+                payment_id=paid.payment_id,
+                withdrawn=seen.withdrawn_cents * NANOS_PER_CENT,
+                credit=parts.credit,
+                tax=parts.tax,
+                difference=parts.difference,
+                moved_at=unit.now,
+            ),
+        )
+    if seen.outcome not in {"open", row[4]}:
+        unit.append(
+            stream,
+            ChargebackClosed(
+                account_id=paid.account_id,
+                chargeback_id=seen.chargeback,
+                outcome=seen.outcome,  # type: ignore[arg-type]  # `open` is excluded above
+                closed_at=unit.now,
+            ),
+        )
+    return True
+
+
+def _given_back(taken: Parts, gross: int) -> Parts:
+    """Parts below 0 for what the bank gave back of what it took: first what was nobody's."""
+    difference = min(gross, taken.difference)
+    own = returned(taken.credit, taken.tax, NOTHING, gross - difference)
+    # More than it ever took is nobody's either.
+    return Parts(-own.credit, -own.tax, -difference - own.difference)
