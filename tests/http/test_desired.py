@@ -54,7 +54,10 @@ def test_only_the_machine_itself_learns_what_an_instance_is_started_from(
     api.market.rent(api.accounts["alice"], machine, launch=LAUNCH)
     (mine,) = ask(api, machine).json()["instances"]
     (hosts,) = api("bob", "GET", f"/v1/machines/{machine}/desired").json()["instances"]
-    assert (mine["want"], mine["spec"]) == ("running", LAUNCH)
+    told = {name: mine["spec"][name] for name in LAUNCH}
+    environment = told["env"] = {**told["env"]}
+    assert environment.pop("GPULEDGER_INSTANCE_ID") == str(mine["instance"])
+    assert (mine["want"], told) == ("running", LAUNCH)
     assert "spec" not in hosts
     sealed = api.market.seal(machine, api.market.clock(), 0)
     assert b"open-sesame" not in api.usage(sealed).content

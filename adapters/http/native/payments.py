@@ -376,7 +376,8 @@ async def remove_card(call: Caller, card: FromPath[str]) -> Response[Page[Card]]
 
 def _describe(operation: Operation) -> None:
     schema = Schema(type=OpenAPIType.OBJECT, description="An event, as the processor sends it.")
-    content = {"application/json": OpenAPIMediaType(schema=schema)}
+    example = {"id": "evt_1", "type": "payment_intent.succeeded", "data": {"object": {}}}
+    content = {"application/json": OpenAPIMediaType(schema=schema, example=example)}
     operation.request_body = RequestBody(content=content, required=True)
 
 
@@ -390,7 +391,7 @@ def _describe(operation: Operation) -> None:
     opt={"errors": (400, 401, 409, 413, 503), "describe": _describe},
 )
 async def take_event(request: Request[Any, Any, State]) -> Received:
-    """Take a signed message; the signature is the credential.
+    """Take a signed message; the signature is the credential. It needs no `Idempotency-Key`.
 
     One that is too old, or from the future, is refused. One that is known, or about nothing of
     ours, is acknowledged and changes nothing.
