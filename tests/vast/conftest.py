@@ -10,14 +10,14 @@ import pytest
 
 from ledger.domain.events import Role
 from ledger.services import accounts
-from tests.http.conftest import Api, api
+from tests.http.conftest import Api, api, app
 from tests.support.market import DOLLAR, Market
 from tests.support.offers import describe
 from tests.vast.client import Client
 from tests.vast.environments import VASTAI, environment
 from tests.vast.loopback import Loopback
 
-__all__ = ["Api", "api"]
+__all__ = ["Api", "api", "app"]
 
 GOOD: Final[dict[str, Any]] = {
     "verification": "verified",
