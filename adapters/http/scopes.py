@@ -7,7 +7,7 @@ not here, or a route without a subject, is closed to every key with permissions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -102,6 +102,12 @@ def endpoint_of(handler: Any) -> Endpoint:
     name = f"api.{subject.word}.{function}"
     reads = handler.http_methods == {"GET"}
     return Endpoint(name, EXCEPTIONS.get(name, subject.read if reads else subject.write))
+
+
+def endpoints_of(handlers: Iterable[Any]) -> dict[str, Endpoint]:
+    """The endpoints of routes that take a key, by their names: what frontends are measured by."""
+    found = [endpoint_of(one) for one in handlers if getattr(one, "tags", None)]
+    return {one.name: one for one in found}
 
 
 async def require_permission(

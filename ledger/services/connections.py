@@ -19,7 +19,7 @@ from ledger.errors import RejectedError
 from ledger.services.instance_keys import connection_name
 from ledger.services.ledger import Unit
 from ledger.services.rentals import command
-from ledger.services.subjects import opened, require_subject
+from ledger.services.subjects import require_subject
 from ledger.store.database import Connection
 from ledger.store.vault import Vault
 
@@ -102,23 +102,33 @@ def publish(
 
 def way_into(connection: Connection, vault: Vault, instance_id: int) -> WayIn | None:
     """How one gets into an instance that runs; none where its host has not said so yet."""
-    row = connection.execute(
-        "SELECT c.assignment_no, c.ports, c.addresses, c.digest, c.published_at"
-        " FROM connections c JOIN instances i USING (instance_id) WHERE c.instance_id = %s"
+    return ways_into(connection, vault, [instance_id]).get(instance_id)
+
+
+def ways_into(
+    connection: Connection, vault: Vault, instance_ids: Sequence[int]
+) -> dict[int, WayIn]:
+    """How one gets into those of some instances that run and whose hosts have said so."""
+    rows = connection.execute(
+        "SELECT c.instance_id, c.assignment_no, c.ports, c.addresses, c.digest, c.published_at"
+        " FROM connections c JOIN instances i USING (instance_id) WHERE c.instance_id = ANY(%s)"
         " AND c.assignment_no = i.assignment_no AND i.status IN ('loading', 'running')",
-        [instance_id],
-    ).fetchone()
-    if row is None:
-        return None
-    text = opened(connection, vault, row[2])
-    return WayIn(
-        instance_id=instance_id,
-        assignment_no=row[0],
-        ports=msgspec.convert(row[1], list[PublishedPort]),
-        addresses=None if text is None else msgspec.json.decode(text, type=Addresses),
-        digest=row[3],
-        published_at=row[4],
-    )
+        [list(instance_ids)],
+    ).fetchall()
+    places = {row[3]: row[3].partition("/")[::2] for row in rows if row[3] is not None}
+    texts = vault.open_all(connection, list(places.values()))
+    found = {}
+    for row in rows:
+        text = texts.get(places[row[3]]) if row[3] is not None else None
+        found[row[0]] = WayIn(
+            instance_id=row[0],
+            assignment_no=row[1],
+            ports=msgspec.convert(row[2], list[PublishedPort]),
+            addresses=None if text is None else msgspec.json.decode(text, type=Addresses),
+            digest=row[4],
+            published_at=row[5],
+        )
+    return found
 
 
 def _check(ports: Sequence[PublishedPort], digest: str | None) -> None:

@@ -8,12 +8,14 @@ from typing import Any, Final
 from litestar import Response
 from litestar.params import FromPath
 
-from adapters.http.vast.call import ANYONE, Caller, endpoint
+from adapters.http.vast.call import ANYONE, RENTER, Call, Caller, endpoint
 from adapters.http.vast.errors import unsupported
-from adapters.http.vast.wire import Json, answer, mapping, money, names
-from ledger.domain.events import Role
+from adapters.http.vast.wire import Json, answer, mapping, money, names, text
+from ledger.domain.events import Grant, Role
+from ledger.domain.permissions import parse_permissions, show_permissions
 from ledger.errors import NotFoundError
 from ledger.services import accounts as use_cases
+from ledger.services import ssh_keys
 from ledger.services.ledger import Unit
 from ledger.services.questions import accounts as ask
 from ledger.services.questions import balances
@@ -33,6 +35,10 @@ _EMPTY: Final = (
     "paypal_email",
     "ssh_key",
 )
+_PROFILE: Final = (
+    "an account here has no billing address, card, password or threshold: credit is bought, and"
+    " automatic charges are agreed to, at the native API"
+)
 SCOPES: Final[dict[Role, frozenset[str]]] = {
     "renter": names(
         "instance_read instance_write user_read user_write billing_read billing_write misc",
@@ -51,7 +57,7 @@ SCOPES: Final[dict[Role, frozenset[str]]] = {
 """What a key of each role may do, in the words of these clients."""
 
 
-@endpoint("GET", "/v0/users/current", roles=ANYONE)
+@endpoint("GET", "/v0/users/current", roles=ANYONE, needs=("api.user.me", "api.user.show_balance"))
 async def current(call: Caller) -> Response[Any]:
     """Who one is, what one can spend, and what one is owed."""
 
@@ -89,34 +95,57 @@ async def current(call: Caller) -> Response[Any]:
     return answer(await call.question(find))
 
 
-@endpoint("GET", "/v0/subaccounts", roles=ANYONE)
+@endpoint("GET", "/v0/subaccounts", roles=ANYONE, needs="api.user.me")
 async def subaccounts(call: Caller) -> Response[Any]:
     """An account has none here."""
     del call
     return answer({"users": []})
 
 
+@endpoint("PUT", "/v0/users", roles=RENTER, needs="api.user.add_ssh_key")
+async def set_user(call: Caller) -> Response[Any]:
+    """Keep an ssh key; everything else that these clients can set has no meaning here."""
+    wanted = sorted(name for name, value in call.body.items() if value not in {None, ""})
+    line = text(call.body.get("ssh_key"), "ssh_key")
+    if wanted != ["ssh_key"] or line is None:
+        shown = ", ".join(f"`{one[:40]}`" for one in wanted if one != "ssh_key") or "nothing"
+        msg = f"{shown} to set: only `ssh_key` is, and {_PROFILE}"
+        raise unsupported(msg)
+
+    def do(unit: Unit) -> Json:
+        made = ssh_keys.add_key(unit, call.account_id, line)
+        return {"success": True, "msg": f"ssh key {made} opens every later instance"}
+
+    return await call.command(do)
+
+
 # --- API keys -------------------------------------------------------------------------------------
 
 
-@endpoint("GET", "/v0/auth/apikeys", roles=ANYONE)
+@endpoint("GET", "/v0/auth/apikeys", roles=ANYONE, needs="api.user.list_keys")
 async def api_keys(call: Caller) -> Response[Any]:
-    """One's keys that are good, without their secrets."""
-    found = await call.question(lambda connection: _good_keys(connection, call.account_id))
+    """One's keys that are good, without their secrets; those of instances too."""
+    found = await call.question(lambda connection: _good_keys(connection, call))
     return answer({"apikeys": [_key(one) for one in found]})
 
 
-def _good_keys(connection: Connection, account_id: int) -> list[ApiKey]:
-    return [one for one in ask.api_keys(connection, account_id) if one.revoked_at is None]
+def _good_keys(connection: Connection, call: Call) -> list[ApiKey]:
+    found = ask.api_keys(connection, call.account_id, vault=call.ledger.vault)
+    return [one for one in found if one.revoked_at is None]
 
 
 def _key(view: ApiKey) -> Json:
+    scopes = SCOPES[_role(view.role)]
+    if view.permissions is not None:
+        scopes = scopes & view.permissions["api"].keys()
     return {
         "id": int(view.key_id, 16),
         "user_id": view.account_id,
         "key_id": view.key_id,
-        "name": view.key_id,
-        "rights": sorted(SCOPES[_role(view.role)]),
+        "name": view.name or view.key_id,
+        "rights": sorted(scopes),
+        "permissions": view.permissions,
+        "instance_id": view.instance_id,
         "role": view.role,
         "team_id": None,
         "team_name": None,
@@ -131,46 +160,64 @@ def _role(name: str) -> Role:
     return roles[name]
 
 
-@endpoint("GET", "/v0/auth/apikeys/{key:str}", roles=ANYONE)
+@endpoint("GET", "/v0/auth/apikeys/{key:str}", roles=ANYONE, needs="api.user.list_keys")
 async def api_key(call: Caller, key: FromPath[str]) -> Response[Any]:
     """One of one's keys."""
-    found = await call.question(lambda connection: _good_keys(connection, call.account_id))
+    found = await call.question(lambda connection: _good_keys(connection, call))
     for one in found:
         if key in {str(int(one.key_id, 16)), one.key_id}:
             return answer(_key(one))
     raise NotFoundError("no_such_key", f"there is no key {key[:40]!r}")
 
 
-@endpoint("POST", "/v0/auth/apikeys", roles=ANYONE)
+@endpoint("POST", "/v0/auth/apikeys", roles=ANYONE, needs="api.user.make_key")
 async def create_api_key(call: Caller) -> Response[Any]:
-    """Make a key that may do what the caller's may.
+    """Make a key of the caller's role that may do what is asked, and no more than the caller's.
 
-    A key for less than that is refused rather than made for more than was asked.
+    Endpoints in permissions are those of the native API; one that there is not opens nothing.
     """
-    asked = mapping(call.body.get("permissions"), "permissions")
-    scopes = mapping(asked.get("api", asked), "permissions")
-    granted = SCOPES[call.role]
-    missing = sorted(granted - scopes.keys())
-    if scopes and (missing or any(scopes.values())):
-        message = (
-            "a key here may do all that its role may, and cannot be limited further yet: name all"
-            f" of {', '.join(sorted(granted))} without constraints"
-        )
-        raise unsupported(message)
+    assert call.principal is not None
+    grants = _grants(call.body.get("permissions"))
+    name = text(call.body.get("name"), "name") or None
+    expires_at = call.principal.expires_at
+    use_cases.require_not_more(call.principal, grants=grants, expires_at=expires_at)
+    unknown = sorted(
+        {one.endpoint for one in grants or () if one.endpoint and not call.knows(one.endpoint)}
+    )
 
     def do(unit: Unit) -> Json:
-        made = use_cases.create_key(unit, call.account_id, call.role)
+        made = use_cases.create_key(
+            unit, call.account_id, call.role, expires_at=expires_at, grants=grants, name=name
+        )
+        shown = show_permissions(grants) if grants is not None else _everything(call.role)
         return {
             "success": True,
             "id": int(made.split("_")[1], 16),
             "key": made,
-            "permissions": {"api": {one: {} for one in sorted(granted)}},
+            "permissions": shown,
+            "unknown_endpoints": unknown,
         }
 
     return await call.command(do)
 
 
-@endpoint("DELETE", "/v0/auth/apikeys/{key:str}", roles=ANYONE)
+def _grants(asked: Any) -> list[Grant] | None:
+    """The permissions of a new key; none: all that its role may.
+
+    Raises:
+        RejectedError: `invalid_permissions`; nothing that is not understood makes a broader key.
+    """
+    if asked is None:
+        return None
+    given = mapping(asked, "permissions")
+    return parse_permissions(given if "api" in given else {"api": given})
+
+
+def _everything(role: Role) -> Json:
+    return {"api": {one: {} for one in sorted(SCOPES[role])}}
+
+
+@endpoint("DELETE", "/v0/auth/apikeys/{key:str}", roles=ANYONE, needs="api.user.revoke_key")
 async def delete_api_key(call: Caller, key: FromPath[str]) -> Response[Any]:
     """End a key; ending it again changes nothing."""
 
@@ -184,16 +231,17 @@ async def delete_api_key(call: Caller, key: FromPath[str]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("PUT", "/v0/commands/reset_apikey", roles=ANYONE)
+@endpoint("PUT", "/v0/commands/reset_apikey", roles=ANYONE, needs="api.user.reset_key")
 async def reset_api_key(call: Caller) -> Response[Any]:
-    """Make another key in the place of the caller's, which ends."""
+    """Give the caller's key another secret; the old text is dead at once."""
     assert call.principal is not None
-    old = call.principal.key_id
+    key_id = call.principal.key_id
 
     def do(unit: Unit) -> Json:
-        made = use_cases.create_key(unit, call.account_id, call.role)
-        use_cases.revoke_key(unit, call.account_id, old)
-        return {"success": True, "new_api_key": made}
+        return {
+            "success": True,
+            "new_api_key": use_cases.reset_key(unit, call.account_id, key_id),
+        }
 
     return await call.command(do)
 
@@ -201,6 +249,7 @@ async def reset_api_key(call: Caller) -> Response[Any]:
 ENDPOINTS: Sequence[Any] = [
     current,
     subaccounts,
+    set_user,
     api_keys,
     api_key,
     create_api_key,

@@ -16,16 +16,25 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.types import Receive, Scope, Send
 
+from adapters.http.scopes import endpoints_of
 from adapters.http.vast import (
     account,
+    audit,
     billing,
     control,
     elsewhere,
     hosts,
     increases,
     instances,
+    jobs,
+    logs,
     offers,
     renting,
+    secrets,
+    ssh_keys,
+    templates,
+    volume_offers,
+    volumes,
 )
 from adapters.http.vast.call import DEPENDENCIES
 from adapters.http.vast.errors import (
@@ -43,6 +52,8 @@ READERS: Final = 5
 WRITERS: Final = 3
 """How many requests use the database at once. A crowd waits here, in order and without a limit of
 time, and not for a connection of the pool, which gives up after seconds."""
+_SHARED: Final = ("ledger", "images", "access")
+"""What of the server's state the frontend uses."""
 _MODULES: Final = (
     offers,
     renting,
@@ -52,6 +63,14 @@ _MODULES: Final = (
     billing,
     account,
     hosts,
+    volume_offers,
+    volumes,
+    templates,
+    secrets,
+    ssh_keys,
+    logs,
+    jobs,
+    audit,
     elsewhere,
 )
 
@@ -73,6 +92,7 @@ def frontend() -> list[Any]:
             {
                 "readers": CapacityLimiter(READERS),
                 "writers": CapacityLimiter(WRITERS),
+                "endpoints": {},
             }
         ),
         openapi_config=None,
@@ -81,7 +101,13 @@ def frontend() -> list[Any]:
 
     @asgi("/api", is_mount=True, copy_scope=True)
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
-        inner.state.ledger = scope["litestar_app"].state.ledger
+        server = scope["litestar_app"]
+        for name in _SHARED:
+            setattr(inner.state, name, getattr(server.state, name))
+        if not inner.state.endpoints:
+            inner.state.endpoints = endpoints_of(
+                handler for one in server.routes for handler in getattr(one, "route_handlers", ())
+            )
         await inner(scope, receive, send)
 
     return [mounted, root_certificates]

@@ -36,7 +36,13 @@ from ledger.errors import LedgerError, NotFoundError, RejectedError
 from ledger.services import repeats
 from ledger.services.ledger import Unit
 from ledger.services.questions import accounts, balances, daily_charges, instances, money_rows
-from ledger.services.questions.daily_charges import ChargeDays, ChargeItem, DayCharge, Earned
+from ledger.services.questions.daily_charges import (
+    ChargeDays,
+    ChargeItem,
+    Contract,
+    DayCharge,
+    Earned,
+)
 from ledger.services.questions.money_rows import MoneyRow, MoneyRows
 from ledger.store.database import Connection
 
@@ -45,6 +51,7 @@ _LIMIT_MAX: Final = 100
 _WEEK: Final = 7 * SECONDS_PER_DAY
 _OLD_ROWS_MAX: Final = 10_000
 _PAGE: Final = 1_000
+_CONTRACTS: Final[frozenset[Contract]] = frozenset({"instance", "volume"})
 _CHARGE_TYPES: Final = frozenset({"instance", "volume", "serverless"})
 _ITEM_TYPES: Final = {
     "gpu": "gpu",
@@ -67,12 +74,16 @@ _MOVEMENTS: Final = {
 """Movement → type, service and description as these clients know them."""
 
 
+_MONEY: Final = ("api.billing.list_transfers", "api.billing.list_events")
+"""What reading of money that came and went takes at the native API."""
+
+
 # --- charges --------------------------------------------------------------------------------------
 
 
-@endpoint("GET", "/v0/charges", roles=ANYONE)
+@endpoint("GET", "/v0/charges", roles=ANYONE, needs="api.billing.list_charges")
 async def charges(call: Caller) -> Response[Any]:
-    """What instances cost, a row per instance and UTC day, with an item per meter and rate."""
+    """What was used, a row per instance or volume and UTC day, an item per meter and rate."""
     asked = call.query("select_filters") or {}
     first, last = _window(asked, "day", call.now)
     types = _types(asked)
@@ -84,13 +95,16 @@ async def charges(call: Caller) -> Response[Any]:
             call.account_id,
             first=first,
             last=last,
+            contract=contract,
             latest_first=bool(call.query("latest_first")),
             after=None if keys is None else (keys[0], keys[1]),
             limit=_limit(call),
         )
 
+    wanted = _CONTRACTS & types
+    contract: Contract | None = next(iter(wanted)) if len(wanted) == 1 else None
     found = ChargeDays(days=[], total=0, after=None)
-    if "instance" in types:
+    if wanted:
         found = await call.question(find)
     return _page([_day(one) for one in found.days], found.total, found.after)
 
@@ -111,9 +125,9 @@ def _day(view: DayCharge) -> Json:
     return {
         "start": view.start,
         "end": view.until,
-        "type": "instance",
-        "source": f"instance-{view.instance_id}",
-        "description": f"Instance {view.instance_id} Charges - 1 days",
+        "type": view.contract,
+        "source": f"{view.contract}-{view.instance_id}",
+        "description": f"{view.contract.capitalize()} {view.instance_id} Charges - 1 days",
         "amount": money(view.amount),
         "metadata": {"label": view.label, "template_id": None, "day": view.day},
         "items": [_item(one, view) for one in view.items],
@@ -157,7 +171,7 @@ def _described(item: ChargeItem, day: DayCharge) -> str:
 # --- movements ------------------------------------------------------------------------------------
 
 
-@endpoint("GET", "/v1/invoices", roles=ANYONE)
+@endpoint("GET", "/v1/invoices", roles=ANYONE, needs=_MONEY)
 async def invoices(call: Caller) -> Response[Any]:
     """Money that came and went: payments, refunds, deposits, transfers, payouts."""
     asked = call.query("select_filters") or {}
@@ -207,7 +221,7 @@ def _movement(row: MoneyRow) -> Json:
     }
 
 
-@endpoint("GET", "/v0/invoices", roles=ANYONE)
+@endpoint("GET", "/v0/invoices", roles=ANYONE, needs=_MONEY)
 async def search_invoices(call: Caller) -> Response[Any]:
     """The same movements with filters on every column, numbers as text or not."""
     filters: dict[str, dict[str, Any]] = {}
@@ -292,7 +306,12 @@ def _invoice(row: MoneyRow, account_id: int) -> Json:
 # --- the old list ---------------------------------------------------------------------------------
 
 
-@endpoint("GET", "/v0/users/me/invoices", roles=ANYONE)
+@endpoint(
+    "GET",
+    "/v0/users/me/invoices",
+    roles=ANYONE,
+    needs=("api.billing.list_charges", *_MONEY, "api.user.show_balance"),
+)
 async def old_invoices(call: Caller) -> Response[Any]:
     """Charges and payments of a window in one list, as older clients ask for them."""
     first = _second(call.query("sdate"), 0)
@@ -334,9 +353,10 @@ async def old_invoices(call: Caller) -> Response[Any]:
 def _old_charge(item: ChargeItem, day: DayCharge) -> Json:
     is_time = item.item in {"gpu", "reserved_idle", "disk"}
     quantity = Decimal(item.quantity) / (SECONDS_PER_HOUR if is_time else BYTES_PER_GB)
+    name = f"{day.contract.capitalize()} {day.instance_id}"
     return {
         "type": "charge",
-        "description": f"Instance {day.instance_id} {item.item}: {_described(item, day)}",
+        "description": f"{name} {item.item}: {_described(item, day)}",
         "quantity": f"{quantity:.3f}",
         "rate": format_dollars(item.rate),
         "amount": format_dollars(item.amount),
@@ -360,7 +380,7 @@ def _old_payment(row: MoneyRow) -> Json:
     }
 
 
-@endpoint("POST", "/v0/contracts/fetch", roles=ANYONE)
+@endpoint("POST", "/v0/contracts/fetch", roles=ANYONE, needs="api.instance.list_instances")
 async def contracts_with_label(call: Caller) -> Response[Any]:
     """Those of some contracts that have a label, also after they were destroyed."""
     asked = call.body.get("contract_ids") or []
@@ -382,7 +402,12 @@ async def contracts_with_label(call: Caller) -> Response[Any]:
 # --- earnings -------------------------------------------------------------------------------------
 
 
-@endpoint("GET", "/v0/users/me/machine-earnings", roles=ANYONE)
+@endpoint(
+    "GET",
+    "/v0/users/me/machine-earnings",
+    roles=ANYONE,
+    needs=("api.billing.list_charges", "api.user.show_balance"),
+)
 async def earnings(call: Caller) -> Response[Any]:
     """What one's machines earned after the platform's fee, per machine and per day."""
     first = int(number(call.query("sday") or 0, "sday"))
@@ -454,7 +479,12 @@ def _grouped(found: Sequence[Earned], column: str, name: str) -> list[Json]:
 # --- transfers ------------------------------------------------------------------------------------
 
 
-@endpoint("PUT", "/v0/commands/transfer_credit", roles=("renter", "host", "admin"))
+@endpoint(
+    "PUT",
+    "/v0/commands/transfer_credit",
+    roles=("renter", "host", "admin"),
+    needs="api.billing.transfer",
+)
 async def transfer(call: Caller) -> Response[Any]:
     """Move credit to another account; a refusal is a 200, or the client hides its text."""
     recipient = read_text(call.body.get("recipient"), "recipient") or ""

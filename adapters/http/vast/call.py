@@ -12,10 +12,15 @@ from litestar.datastructures import State
 from litestar.di import NamedDependency, Provide
 from litestar.handlers import HTTPRouteHandler
 
+from adapters.http.access import CALLED, AccessWriter, entry_of
+from adapters.http.scopes import Endpoint
+from adapters.http.vast.permissions import Naming, Needs, Sent, as_path, may, require
 from adapters.http.vast.wire import JSON_TYPE, Json, answer, decode, mapping
 from ledger.domain.events import Role
+from ledger.domain.launch import LaunchConfig
 from ledger.errors import AuthError, ForbiddenError, RejectedError
 from ledger.services.accounts import Principal, authenticate, note_use
+from ledger.services.images import Resolved
 from ledger.services.ledger import Ledger, Unit
 from ledger.store.database import Connection
 
@@ -54,6 +59,16 @@ class Call:
         assert self.principal is not None, "this endpoint takes requests without a key"
         return self.principal.role
 
+    def may(self, name: str, instance_id: int | None = None) -> bool:
+        """Whether the key may also use an endpoint of the native API, on this instance."""
+        assert self.principal is not None, "this endpoint takes requests without a key"
+        values = {} if instance_id is None else {"id": instance_id, "instance_id": instance_id}
+        return may(self.principal, self._request.app.state.endpoints, name, values)
+
+    def knows(self, name: str) -> bool:
+        """Whether the native API has an endpoint of this name."""
+        return name in self._request.app.state.endpoints
+
     @cached_property
     def now(self) -> int:
         """The second of a question."""
@@ -78,6 +93,21 @@ class Call:
     def query_text(self, name: str) -> str | None:
         """A query parameter as it was sent; none if absent or empty."""
         return self._request.query_params.get(name) or None
+
+    @property
+    def base_url(self) -> str:
+        """Where this server is reached, as the client called it; without a slash at its end."""
+        return str(self._request.base_url).rstrip("/")
+
+    async def written(self) -> None:
+        """Let this process's own entries of the access log be there, the last ones too."""
+        writer: AccessWriter = self._request.app.state.access
+        await anyio.to_thread.run_sync(writer.flush)
+
+    async def resolved(self, config: LaunchConfig | None) -> Resolved:
+        """What an image's registry says of it now; asked before any transaction."""
+        images = self._request.app.state.images
+        return await anyio.to_thread.run_sync(Resolved.asked, images, config)
 
     async def question(self, ask: Callable[[Connection], T]) -> T:
         """Answer a question from the read models, in one view of them."""
@@ -109,22 +139,47 @@ Caller = NamedDependency[Call]
 
 
 async def provide_call(request: Request[Any, Any, State]) -> Call:
-    """Check the caller's key and role, and read the body, before anything else happens.
+    """Check the caller's key, role and permissions, and read the body, before anything happens.
+
+    Where no key is needed, one that may not do this is taken for none.
 
     Raises:
         AuthError: `auth_error` when the key is missing, wrong, expired or revoked.
-        ForbiddenError: `not_authorized` when the key's role may not do this.
+        ForbiddenError: `not_authorized` when the key's role or its permissions do not let it.
         RejectedError: `invalid_args` for a body that is no JSON object.
     """
-    ledger: Ledger = request.app.state.ledger
-    roles = request.route_handler.opt["roles"]
-    principal = await _principal(ledger, request, is_open=_NOBODY in roles)
-    if principal is not None and _NOBODY not in roles and principal.role not in roles:
+    state, options = request.app.state, request.route_handler.opt
+    ledger: Ledger = state.ledger
+    roles, needs = options["roles"], options["needs"]
+    is_open = _NOBODY in roles
+    principal = await _principal(ledger, request, is_open=is_open)
+    if principal is not None:
+        _note(request, principal, needs({}))
+    if principal is not None and not is_open and principal.role not in roles:
         message = f"a key of role {principal.role} may not do this; it takes {' or '.join(roles)}"
         raise ForbiddenError("not_authorized", message)
     sent = await request.body()
     body = mapping(decode(sent), "body") if sent.strip() else {}
+    if principal is not None:
+        names = needs(body)
+        _note(request, principal, names)
+        named = Sent(dict(request.path_params), request.query_params, body)
+        try:
+            require(principal, state.endpoints, names, options["naming"], named)
+        except ForbiddenError:
+            if not is_open:
+                raise
+            principal = None
     return Call(ledger, principal, request, body)
+
+
+def _note(request: Request[Any, Any, State], principal: Principal, names: tuple[str, ...]) -> None:
+    """Keep the call for the access log, as the native API keeps its own."""
+    endpoint = Endpoint(names[0] if names else "api.misc.unsupported", None)
+    entry = entry_of(request, principal, endpoint, request.app.state.ledger.clock())
+    if entry is not None:
+        entry = entry._replace(path=f"/api{entry.path}")
+    request.scope["state"][CALLED] = entry
 
 
 async def _principal(
@@ -150,18 +205,33 @@ async def _principal(
 
 
 def endpoint(
-    method: str, *paths: str, roles: tuple[Role, ...] | None
+    method: str,
+    *paths: str,
+    roles: tuple[Role, ...] | None,
+    needs: str | tuple[str, ...] | Needs,
+    naming: Naming = as_path,
 ) -> Callable[[Callable[..., Any]], HTTPRouteHandler]:
     """A handler that answers 200 at *paths*, with and without a slash at their end.
 
-    *roles* are those that may use it; none: everybody, also without a key.
+    Args:
+        method: Of HTTP.
+        paths: Where, below `/api`.
+        roles: Who may use it; none: everybody, also without a key.
+        needs: The endpoints of the native API that a key with permissions must be let use, or a
+            function of the body that gives them.
+        naming: What the request names, for the constraints of permissions.
     """
+    asked = (needs,) if isinstance(needs, str) else needs
     return route(
         list(paths),
         http_method=[method],  # type: ignore[list-item]  # the names of methods are ours
         status_code=200,
         media_type=JSON_TYPE,
-        opt={"roles": (_NOBODY,) if roles is None else roles},
+        opt={
+            "roles": (_NOBODY,) if roles is None else roles,
+            "needs": asked if callable(asked) else lambda _body: asked,
+            "naming": naming,
+        },
     )
 
 

@@ -10,6 +10,8 @@ from litestar.params import FromPath
 
 from adapters.http.vast.call import ANYONE, RENTER, Call, Caller, endpoint
 from adapters.http.vast.errors import Refusal, refused, translated
+from adapters.http.vast.launches import config_of, template_of
+from adapters.http.vast.permissions import of_body
 from adapters.http.vast.renting import read_bid, read_label
 from adapters.http.vast.wire import (
     Json,
@@ -20,12 +22,14 @@ from adapters.http.vast.wire import (
     per_hour,
     ratio,
 )
+from ledger.domain.launch import LaunchChange, overlaid
 from ledger.domain.money import BYTES_PER_GB, SECONDS_PER_RATE_MONTH, format_dollars
 from ledger.errors import LedgerError, NotFoundError, RejectedError
 from ledger.services import rentals, repeats
 from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
 from ledger.services.questions import market
+from ledger.services.templates import find_version
 from ledger.store.database import Connection
 
 _HIGHEST_BID_PER_GPU: Final = 32 * 10**9
@@ -44,7 +48,15 @@ def own(call: Call, unit: Unit, instance_id: int) -> int:
     return rentals.owned(unit, instance_id, call.account_id).instance_id
 
 
-@endpoint("PUT", "/v0/instances/{instance_id:int}", roles=RENTER)
+def _changes(body: Json) -> tuple[str, ...]:
+    """Which native commands a change is."""
+    state = {"running": "api.instance.start", "stopped": "api.instance.stop"}
+    wanted = body.get("state")
+    found = [state[wanted]] if isinstance(wanted, str) and wanted in state else []
+    return (*found, "api.instance.label") if "label" in body or not found else tuple(found)
+
+
+@endpoint("PUT", "/v0/instances/{instance_id:int}", roles=RENTER, needs=_changes)
 async def change(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """Start, stop or label an instance."""
     wanted = _state(call.body) if "state" in call.body else None
@@ -92,14 +104,22 @@ def _told(unit: Unit, instance_id: int) -> Json:
     }
 
 
-@endpoint("PUT", "/v0/instances", roles=RENTER)
+@endpoint(
+    "PUT", "/v0/instances", roles=RENTER, needs=_changes, naming=of_body("ids", "instance_id")
+)
 async def change_several(call: Caller) -> Response[Any]:
     """Start or stop several instances, each by itself."""
     wanted = _state(call.body)
     return await _each(call, ids(call.body.get("ids"), "ids"), _STATES[wanted])
 
 
-@endpoint("DELETE", "/v0/instances", roles=RENTER)
+@endpoint(
+    "DELETE",
+    "/v0/instances",
+    roles=RENTER,
+    needs="api.instance.destroy",
+    naming=of_body("instance_ids", "instance_id"),
+)
 async def destroy_several(call: Caller) -> Response[Any]:
     """Destroy several instances, each by itself; those that are destroyed already are."""
     return await _each(call, ids(call.body.get("instance_ids"), "instance_ids"), rentals.destroy)
@@ -128,7 +148,7 @@ async def _each(
     return answer({"success": True, "results": results})
 
 
-@endpoint("DELETE", "/v0/instances/{instance_id:int}", roles=RENTER)
+@endpoint("DELETE", "/v0/instances/{instance_id:int}", roles=RENTER, needs="api.instance.destroy")
 async def destroy(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """End every meter now; destroying again changes nothing."""
 
@@ -139,7 +159,9 @@ async def destroy(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("PUT", "/v0/instances/reboot/{instance_id:int}", roles=RENTER)
+@endpoint(
+    "PUT", "/v0/instances/reboot/{instance_id:int}", roles=RENTER, needs="api.instance.reboot"
+)
 async def reboot(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """Restart the container in place; GPUs and priority are kept."""
 
@@ -150,7 +172,9 @@ async def reboot(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("PUT", "/v0/instances/recycle/{instance_id:int}", roles=RENTER)
+@endpoint(
+    "PUT", "/v0/instances/recycle/{instance_id:int}", roles=RENTER, needs="api.instance.reboot"
+)
 async def recycle(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """Make the container anew in place: for the books the same as a restart."""
 
@@ -161,7 +185,57 @@ async def recycle(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("PUT", "/v0/instances/bid_price/{instance_id:int}", roles=RENTER)
+@endpoint(
+    "PUT",
+    "/v0/instances/update_template/{instance_id:int}",
+    roles=RENTER,
+    needs="api.instance.change_launch",
+)
+async def update(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
+    """Give it another image, environment, start text or arguments, from its next start on.
+
+    A template's values come first, those of the body over them; what neither names stays.
+    """
+    template = template_of(call.body)
+    config = config_of(call.body)
+    if config.ports or config.hostname:
+        message = "ports and a host name are an instance's from its creation: rent another"
+        raise RejectedError("invalid_args", message)
+    if template is not None:
+        vault, account = call.ledger.vault, call.account_id
+        version = await call.question(
+            lambda connection: find_version(connection, vault, account, template)
+        )
+        config = overlaid(version.config, config)
+    given = {
+        name: value
+        for name in ("image", "env", "onstart", "args")
+        if (value := getattr(config, name))
+    }
+    if not given:
+        message = "name what to change: image, env, onstart, args or a template"
+        raise RejectedError("invalid_args", message)
+    resolved = await call.resolved(config)
+
+    def do(unit: Unit) -> Json:
+        one = own(call, unit, instance_id)
+        rentals.change_launch(unit, one, LaunchChange(**given), resolved)
+        digest = ask.image_digest(unit.connection, one)
+        return {
+            **_told(unit, one),
+            "updated_instance": {"id": one, "image_uuid": config.image, "image_digest": digest},
+            "msg": "It has this from its next start on, also by a reboot; what it costs stays.",
+        }
+
+    return await call.command(do)
+
+
+@endpoint(
+    "PUT",
+    "/v0/instances/bid_price/{instance_id:int}",
+    roles=RENTER,
+    needs="api.instance.change_bid",
+)
 async def change_bid(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """Bid another amount for the whole offer; without one, the smallest that would run."""
     price = call.body.get("price")
@@ -186,7 +260,9 @@ async def change_bid(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
         raise
 
 
-@endpoint("PUT", "/v0/instances/prepay/{instance_id:int}", roles=RENTER)
+@endpoint(
+    "PUT", "/v0/instances/prepay/{instance_id:int}", roles=RENTER, needs="api.instance.reserve"
+)
 async def prepay(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """Lock credit to an on-demand instance for a discounted term."""
     amount = dollars(call.body.get("amount"), "amount")
@@ -214,7 +290,12 @@ async def prepay(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
         raise
 
 
-@endpoint("GET", "/v0/instances/balance/{instance_id:int}", roles=ANYONE)
+@endpoint(
+    "GET",
+    "/v0/instances/balance/{instance_id:int}",
+    roles=ANYONE,
+    needs="api.instance.list_reservations",
+)
 async def deposit(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """What cancelling a prepaid term now would give back."""
 
@@ -246,6 +327,7 @@ ENDPOINTS: Sequence[Any] = [
     destroy,
     reboot,
     recycle,
+    update,
     change_bid,
     prepay,
     deposit,

@@ -9,7 +9,6 @@ from adapters.http.vast.call import ANYONE, Caller, endpoint
 from adapters.http.vast.errors import unsupported
 
 _ANY: Final = "GET POST PUT DELETE"
-_LATER: Final = "is not served yet"
 _SERVERLESS: Final = "there are no serverless endpoints here: rent instances with `create instance`"
 _DEPLOYMENTS: Final = "there are no deployments here: rent instances with `create instance`"
 _TEAMS: Final = "there are no teams here: give each person an account and transfer credit to it"
@@ -32,10 +31,7 @@ _BENCHMARKS: Final = (
 )
 _CLUSTERS: Final = "machines here stand alone: rent a slice of one machine with `num_gpus`"
 _NETWORK_DISKS: Final = "disks here belong to one machine: rent an instance with a larger `--disk`"
-_PROFILE: Final = (
-    "an account here has no billing address, card or password to set: credit is"
-    " bought at the native API"
-)
+_SUBACCOUNTS: Final = "an account here has none: give each person an account of their own"
 _DEFJOB: Final = (
     "machines here run no job of the host's between rentals: set a floor with"
     " `set min-bid` so that cheap bids fill them"
@@ -43,33 +39,6 @@ _DEFJOB: Final = (
 _HISTORY: Final = "past market prices are not kept: `show gpu-metrics` shows the present ones"
 
 _REFUSED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    f"volumes: this {_LATER}": (
-        (_ANY, "/v0/volumes"),
-        ("POST", "/v0/volumes/search"),
-        ("POST", "/v0/volumes/copy"),
-        ("POST", "/v0/volumes/unlist"),
-    ),
-    f"templates: this {_LATER}; name an image and its options": (
-        (_ANY, "/v0/template"),
-        ("PUT", "/v1/template"),
-    ),
-    f"changing what an instance runs {_LATER}": (
-        ("PUT", "/v0/instances/update_template/{instance_id:int}"),
-    ),
-    f"ssh keys: this {_LATER}": (
-        ("GET POST", "/v0/ssh"),
-        ("PUT DELETE", "/v0/ssh/{key_id:int}"),
-        ("GET POST", "/v0/instances/{instance_id:int}/ssh"),
-        ("DELETE", "/v0/instances/{instance_id:int}/ssh/{key_id:int}"),
-    ),
-    f"account variables: this {_LATER}": ((_ANY, "/v0/secrets"),),
-    f"logs: this {_LATER}": (("PUT", "/v0/instances/request_logs/{instance_id:int}"),),
-    f"scheduled jobs: this {_LATER}": (
-        ("GET POST", "/v0/commands/schedule_job"),
-        ("PUT DELETE", "/v0/commands/schedule_job/{job_id:int}"),
-    ),
-    f"the audit log {_LATER}": (("GET", "/v0/audit_logs"),),
-    f"addresses: this {_LATER}": (("GET", "/v0/users/me/ipaddrs"),),
     _EXECUTE: (("PUT", "/v0/instances/command/{instance_id:int}"),),
     _SNAPSHOT: (
         ("POST", "/v0/instances/take_snapshot/{instance_id:int}"),
@@ -131,7 +100,7 @@ _REFUSED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("GET", "/v0/team/roles-full"),
         ("GET PUT DELETE", "/v0/team/roles/{role:str}"),
     ),
-    _PROFILE: (("PUT POST", "/v0/users"),),
+    _SUBACCOUNTS: (("POST", "/v0/users"),),
     _DEFJOB: (
         ("PUT", "/v0/machines/create_bids"),
         ("DELETE", "/v0/machines/{machine_id:int}/defjob"),
@@ -141,7 +110,7 @@ _REFUSED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 
 def _refusing(message: str, method: str, path: str) -> Any:
-    @endpoint(method, path, roles=ANYONE)
+    @endpoint(method, path, roles=ANYONE, needs=())
     async def refuse(call: Caller) -> None:
         del call
         raise unsupported(message)

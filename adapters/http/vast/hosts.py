@@ -10,8 +10,9 @@ from litestar import Response
 from litestar.params import FromPath
 
 from adapters.http.vast.call import ANYONE, HOST, Call, Caller, endpoint
-from adapters.http.vast.errors import unsupported
+from adapters.http.vast.permissions import of_body
 from adapters.http.vast.places import place
+from adapters.http.vast.volume_offers import offer_volumes
 from adapters.http.vast.wire import (
     Json,
     answer,
@@ -65,7 +66,7 @@ def _own(call: Call, unit: Unit, machine_id: int) -> Machine:
 # --- machines -------------------------------------------------------------------------------------
 
 
-@endpoint("GET", "/v0/machines", roles=ANYONE)
+@endpoint("GET", "/v0/machines", roles=ANYONE, needs="api.machine.list_machines")
 async def machines(call: Caller) -> Response[Any]:
     """One's machines."""
     found = await call.question(
@@ -74,7 +75,7 @@ async def machines(call: Caller) -> Response[Any]:
     return answer({"success": True, "machines": [_machine(one) for one in found]})
 
 
-@endpoint("GET", "/v0/machines/{machine_id:int}", roles=ANYONE)
+@endpoint("GET", "/v0/machines/{machine_id:int}", roles=ANYONE, needs="api.machine.show_machine")
 async def machine(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """One of one's machines, as a list of one."""
     found = await call.question(
@@ -141,15 +142,28 @@ class _Wanted(NamedTuple):
     discount_bp: int
 
 
-@endpoint("PUT", "/v0/machines/create_asks", roles=HOST)
+def _sells_volumes(body: Json) -> bool:
+    return bool(body.get("vol_size") or body.get("vol_price"))
+
+
+def _listing(body: Json) -> tuple[str, ...]:
+    """Listing, and offering volumes where the same request does."""
+    more = ("api.volume.offer_volumes",) if _sells_volumes(body) else ()
+    return ("api.machine.list_machine", *more)
+
+
+@endpoint(
+    "PUT",
+    "/v0/machines/create_asks",
+    roles=HOST,
+    needs=_listing,
+    naming=of_body("machine", "machine_id"),
+)
 async def create_asks(call: Caller) -> Response[Any]:
     """List a machine; what is left out stays as it was listed before.
 
     Contracts keep their price. A later end extends them, or proposes a price increase.
     """
-    if call.body.get("vol_size") or call.body.get("vol_price"):
-        message = "volumes are not offered yet: list the machine without -v and -z"
-        raise unsupported(message)
     machine_id = whole(call.body.get("machine"), "machine")
 
     def do(unit: Unit) -> Json:
@@ -164,6 +178,14 @@ async def create_asks(call: Caller) -> Response[Any]:
             reserved_discount_max_bp=wanted.discount_bp,
         )
         after = hosted.contract_ends(unit.connection, machine_id)
+        if _sells_volumes(call.body):
+            offer_volumes(
+                unit,
+                machine_id,
+                size=call.body.get("vol_size"),
+                price=call.body.get("vol_price"),
+                until=wanted.until,
+            )
         return {
             "success": True,
             "machine": machine_id,
@@ -231,7 +253,9 @@ def _end(body: Json, before: int | None, now: int) -> int | None:
     return now + int(number(found[1], "duration") * _UNITS[found[2].lower()])
 
 
-@endpoint("DELETE", "/v0/machines/{machine_id:int}/asks", roles=HOST)
+@endpoint(
+    "DELETE", "/v0/machines/{machine_id:int}/asks", roles=HOST, needs="api.machine.unlist_machine"
+)
 async def unlist(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """Take a machine off the market; contracts go on."""
 
@@ -243,7 +267,9 @@ async def unlist(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("PUT", "/v0/machines/{machine_id:int}/minbid", roles=HOST)
+@endpoint(
+    "PUT", "/v0/machines/{machine_id:int}/minbid", roles=HOST, needs="api.machine.list_machine"
+)
 async def min_bid(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """Set the lowest bid per GPU and hour; running bids keep running."""
     floor = dollars(call.body.get("price"), "price")
@@ -274,7 +300,12 @@ async def min_bid(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
 # --- maintenance ----------------------------------------------------------------------------------
 
 
-@endpoint("PUT", "/v0/machines/{machine_id:int}/dnotify", roles=HOST)
+@endpoint(
+    "PUT",
+    "/v0/machines/{machine_id:int}/dnotify",
+    roles=HOST,
+    needs="api.machine.schedule_maintenance",
+)
 async def schedule(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """Say when a machine will be worked on; its renters are told, and contracts stay in force."""
     start = int(number(call.body.get("sdate"), "sdate"))
@@ -292,7 +323,12 @@ async def schedule(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("PUT", "/v0/machines/{machine_id:int}/cancel_maint", roles=HOST)
+@endpoint(
+    "PUT",
+    "/v0/machines/{machine_id:int}/cancel_maint",
+    roles=HOST,
+    needs="api.machine.cancel_maintenance",
+)
 async def cancel_maintenance(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """Call every planned window of a machine off."""
 
@@ -306,7 +342,7 @@ async def cancel_maintenance(call: Caller, machine_id: FromPath[int]) -> Respons
     return await call.command(do)
 
 
-@endpoint("GET", "/v0/machines/maintenances", roles=ANYONE)
+@endpoint("GET", "/v0/machines/maintenances", roles=ANYONE, needs="api.machine.list_maintenance")
 async def maintenances(call: Caller) -> Response[Any]:
     """The planned windows of one's machines, or of some of them."""
     asked = call.query("machine_ids")
@@ -335,7 +371,7 @@ async def maintenances(call: Caller) -> Response[Any]:
 # --- ends -----------------------------------------------------------------------------------------
 
 
-@endpoint("PUT", "/v0/machines/{machine_id:int}/cleanup", roles=HOST)
+@endpoint("PUT", "/v0/machines/{machine_id:int}/cleanup", roles=HOST, needs="api.machine.clean_up")
 async def cleanup(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """Destroy what is left of contracts that ended two days ago or earlier."""
 
@@ -352,7 +388,12 @@ async def cleanup(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("POST", "/v0/machines/{machine_id:int}/force_delete", roles=HOST)
+@endpoint(
+    "POST",
+    "/v0/machines/{machine_id:int}/force_delete",
+    roles=HOST,
+    needs="api.machine.remove_machine",
+)
 async def delete(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """Take a machine without contracts out of the marketplace."""
 
@@ -364,7 +405,13 @@ async def delete(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("PUT", "/v0/machines/defrag_offers", roles=HOST)
+@endpoint(
+    "PUT",
+    "/v0/machines/defrag_offers",
+    roles=HOST,
+    needs="api.machine.show_machine",
+    naming=of_body("machine_ids", "machine_id"),
+)
 async def defrag(call: Caller) -> Response[Any]:
     """Nothing needs moving: every slice size is on offer at any time."""
     wanted = ids(call.body.get("machine_ids"), "machine_ids")
@@ -377,7 +424,9 @@ async def defrag(call: Caller) -> Response[Any]:
     return await call.command(do)
 
 
-@endpoint("GET", "/v0/machines/{machine_id:int}/reports", roles=ANYONE)
+@endpoint(
+    "GET", "/v0/machines/{machine_id:int}/reports", roles=ANYONE, needs="api.machine.list_checks"
+)
 async def reports(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
     """What went wrong on a machine: upheld disputes and failed checks."""
 
@@ -394,7 +443,7 @@ async def reports(call: Caller, machine_id: FromPath[int]) -> Response[Any]:
 # --- the market by GPU ----------------------------------------------------------------------------
 
 
-@endpoint("GET", "/v0/metrics/gpu/current", roles=ANYONE)
+@endpoint("GET", "/v0/metrics/gpu/current", roles=ANYONE, needs="api.misc.list_offers")
 async def gpu_metrics(call: Caller) -> Response[Any]:
     """What the market has of each GPU now, and what it asks for it."""
     verified = _choice(call.query("verified"), {"verified": True, "unverified": False})

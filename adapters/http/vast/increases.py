@@ -14,6 +14,7 @@ from litestar import Response
 
 from adapters.http.vast.call import ANYONE, RENTER, Call, Caller, endpoint
 from adapters.http.vast.errors import Refusal
+from adapters.http.vast.permissions import Sent
 from adapters.http.vast.wire import Json, answer, money, ratio, whole
 from ledger.domain.money import NANOS_PER_DOLLAR, SECONDS_PER_HOUR, SECONDS_PER_RATE_MONTH
 from ledger.errors import NotFoundError
@@ -31,7 +32,12 @@ _PLACES: Final = 15
 _LIMIT: Final = 1_000
 
 
-@endpoint("GET", "/v0/instances/pending-price-increases", roles=ANYONE)
+@endpoint(
+    "GET",
+    "/v0/instances/pending-price-increases",
+    roles=ANYONE,
+    needs="api.instance.list_price_increases",
+)
 async def pending(call: Caller) -> Response[Any]:
     """What waits for an answer; rates per second, per GPU and per GB."""
 
@@ -92,13 +98,31 @@ def _per_gb_second(nanos_per_month: int) -> Decimal:
     return ratio(nanos_per_month, SECONDS_PER_RATE_MONTH * NANOS_PER_DOLLAR, _PLACES)
 
 
-@endpoint("PUT", "/v0/instances/accept-price-increase", roles=RENTER)
+def _instance_of(sent: Sent) -> Sequence[Json]:
+    """The instance that a pending increase is about."""
+    asked = whole(sent.body.get("pending_price_increase_id"), "pending_price_increase_id")
+    return [{"instance_id": asked // _PROPOSALS, "id": asked // _PROPOSALS}]
+
+
+@endpoint(
+    "PUT",
+    "/v0/instances/accept-price-increase",
+    roles=RENTER,
+    needs="api.instance.accept",
+    naming=_instance_of,
+)
 async def accept(call: Caller) -> Response[Any]:
     """Agree to the later end; its rates apply from the present end on."""
     return await _answered(call, is_accepted=True)
 
 
-@endpoint("PUT", "/v0/instances/reject-price-increase", roles=RENTER)
+@endpoint(
+    "PUT",
+    "/v0/instances/reject-price-increase",
+    roles=RENTER,
+    needs="api.instance.reject",
+    naming=_instance_of,
+)
 async def reject(call: Caller) -> Response[Any]:
     """Refuse the later end: the contract ends when it did, at its rates."""
     return await _answered(call, is_accepted=False)

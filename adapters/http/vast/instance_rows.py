@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from adapters.http.vast.connections import connection_columns
 from adapters.http.vast.hardware import hardware
@@ -13,8 +13,10 @@ from adapters.http.vast.offers import prices, scores
 from adapters.http.vast.states import message, shown
 from adapters.http.vast.wire import Json, maybe_money, money, names, per_hour, ratio
 from ledger.domain.money import BASIS_POINTS, BYTES_PER_GB, SECONDS_PER_DAY
-from ledger.services.questions import fleet, market, trust
-from ledger.services.questions.fleet import Rented
+from ledger.services.connections import ways_into
+from ledger.services.questions import fleet, market, trust, volumes
+from ledger.services.questions.fleet import FromTemplate, Rented
+from ledger.services.questions.instances import MountedVolume
 from ledger.services.questions.offer_fields import LASTING_SECONDS
 from ledger.store.database import Connection
 from ledger.store.vault import Vault
@@ -24,9 +26,28 @@ _UNKNOWN: Final = -1
 _MINUTE: Final = 60
 
 
-def rows(connection: Connection, vault: Vault, found: Sequence[Rented], now: int) -> list[Json]:
+class Sees(NamedTuple):
+    """Of which instances the reader may see what they run, and how they are reached."""
+
+    launch: Callable[[int], bool]
+    connection: Callable[[int], bool]
+
+
+def rows(
+    connection: Connection, vault: Vault, found: Sequence[Rented], now: int, sees: Sees
+) -> list[Json]:
     """Instances as rows, with what they run and what their machines are expected to be."""
-    launches = fleet.launches(connection, vault, [one.launch for one in found if one.launch])
+    numbers = [one.instance.instance_id for one in found]
+    launches = fleet.launches(
+        connection,
+        vault,
+        [one.launch for one in found if one.launch and sees.launch(one.instance.instance_id)],
+    )
+    templates = fleet.templates_of(connection, vault, list(filter(sees.launch, numbers)))
+    ways = ways_into(connection, vault, list(filter(sees.connection, numbers)))
+    sizes = volumes.sizes(
+        connection, [mount.volume_id for one in found for mount in one.instance.volumes]
+    )
     machines = list({one.instance.machine_id for one in found})
     expected = trust.expectations(connection, machines, now)
     deposits = market.deposits_left(
@@ -36,11 +57,32 @@ def rows(connection: Connection, vault: Vault, found: Sequence[Rented], now: int
         {
             **_row(one, now),
             **launch_columns(launches.get(one.launch or "", {})),
+            **connection_columns(ways.get(one.instance.instance_id)),
+            **_template(templates.get(one.instance.instance_id)),
+            "volume_info": [_volume(mount, sizes) for mount in one.instance.volumes],
             "expected_reliability": expected[one.instance.machine_id],
             "credit_balance": money(deposits.get(one.instance.instance_id, 0)),
         }
         for one in found
     ]
+
+
+def _template(made: FromTemplate | None) -> Json:
+    return {
+        "template_id": None if made is None else made.template_id,
+        "template_hash_id": None if made is None else made.hash_id,
+        "template_name": None if made is None else made.name,
+    }
+
+
+def _volume(mount: MountedVolume, sizes: dict[int, int]) -> Json:
+    """A volume of an instance; nobody measures how much of it is left."""
+    return {
+        "id": mount.volume_id,
+        "mount_path": mount.mount_path,
+        "avail_space": _UNKNOWN,
+        "total_space": sizes[mount.volume_id] // BYTES_PER_GB,
+    }
 
 
 def _row(view: Rented, now: int) -> Json:
@@ -54,7 +96,6 @@ def _row(view: Rented, now: int) -> Json:
     until = now + LASTING_SECONDS if instance.until is None else instance.until
     return {
         **hardware(view, instance.gpus),
-        **connection_columns(view),
         **prices(instance.dph_base, storage, instance),
         **scores(raw, effective, total, view.gpu_ram * instance.gpus),
         "id": instance.instance_id,
@@ -92,7 +133,6 @@ def _row(view: Rented, now: int) -> Json:
         "search": _parts(money(instance.dph_base), storage),
         "instance": _parts(money(instance.dph_base if state.current == "running" else 0), storage),
         "platform_fee": ratio(instance.fee_bp, BASIS_POINTS),
-        "volume_info": [],
         "country_code": view.country or "",
         "rentable": False,
         "rented": True,

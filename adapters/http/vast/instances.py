@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, Literal, NoReturn
 
 from litestar import Response
@@ -10,7 +11,7 @@ from litestar.params import FromPath
 
 from adapters.http.vast.call import ANYONE, Call, Caller, endpoint
 from adapters.http.vast.errors import Refusal
-from adapters.http.vast.instance_rows import COLUMNS, rows
+from adapters.http.vast.instance_rows import COLUMNS, Sees, rows
 from adapters.http.vast.search import selected
 from adapters.http.vast.states import matches, shown, states_with
 from adapters.http.vast.wire import Json, answer, keys_of, token, whole
@@ -46,7 +47,7 @@ _STATUS: Final = "actual_status"
 Way = Literal["asc", "desc"]
 
 
-@endpoint("GET", "/v1/instances", roles=ANYONE)
+@endpoint("GET", "/v1/instances", roles=ANYONE, needs="api.instance.list_instances")
 async def listed(call: Caller) -> Response[Any]:
     """One's living instances, a page at a time."""
     columns = _columns(call.query("select_cols"))
@@ -62,7 +63,7 @@ async def listed(call: Caller) -> Response[Any]:
             for one in found.rented
             if wanted is None or matches(shown(one.state, one.last_tick).actual, wanted)
         ]
-        return found, rows(connection, call.ledger.vault, kept, call.now)
+        return found, rows(connection, call.ledger.vault, kept, call.now, _sees(call))
 
     found, shown_rows = await call.question(find)
     return answer(
@@ -74,6 +75,21 @@ async def listed(call: Caller) -> Response[Any]:
             "next_token": token(found.after),
             "instances": selected(shown_rows, columns),
         }
+    )
+
+
+def _sees(call: Call) -> Sees:
+    """What the native API would show this key of its account's instances.
+
+    A host's key is on machines that others rent: it shows nothing of what its account runs itself.
+    """
+
+    def may(name: str, instance_id: int) -> bool:
+        return call.role != "host" and call.may(name, instance_id)
+
+    return Sees(
+        launch=partial(may, "api.instance.show_launch"),
+        connection=partial(may, "api.instance.show_instance"),
     )
 
 
@@ -178,18 +194,20 @@ def _refuse(msg: str) -> NoReturn:
     raise Refusal(400, "invalid_request", msg)
 
 
-@endpoint("GET", "/v0/instances", roles=ANYONE)
+@endpoint("GET", "/v0/instances", roles=ANYONE, needs="api.instance.list_instances")
 async def all_at_once(call: Caller) -> Response[Any]:
     """One's living instances without pages, as older clients ask for them."""
 
     def find(connection: Connection) -> list[Json]:
         found = _fleet(connection, call, {}, None, limit=_ALL)
-        return rows(connection, call.ledger.vault, found.rented, call.now)
+        return rows(connection, call.ledger.vault, found.rented, call.now, _sees(call))
 
     return answer({"success": True, "instances": await call.question(find)})
 
 
-@endpoint("GET", "/v0/instances/{instance_id:int}", roles=ANYONE)
+@endpoint(
+    "GET", "/v0/instances/{instance_id:int}", roles=ANYONE, needs="api.instance.show_instance"
+)
 async def one(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
     """One instance; null where it is destroyed, somebody else's, or never was."""
 
@@ -201,13 +219,13 @@ async def one(call: Caller, instance_id: FromPath[int]) -> Response[Any]:
         if view.account_id != call.account_id:
             return None
         found = fleet.rented(connection, [instance_id], call.now)
-        shown_rows = rows(connection, call.ledger.vault, found, call.now)
+        shown_rows = rows(connection, call.ledger.vault, found, call.now, _sees(call))
         return shown_rows[0] if shown_rows else None
 
     return answer({"instances": await call.question(find)})
 
 
-@endpoint("GET", "/v0/instances/filters", roles=ANYONE)
+@endpoint("GET", "/v0/instances/filters", roles=ANYONE, needs="api.instance.list_instances")
 async def facets(call: Caller) -> Response[Any]:
     """Which values one's instances can be filtered by."""
     found = await call.question(

@@ -22,33 +22,34 @@ from adapters.http.vast.wire import (
 )
 from ledger.domain.money import BASIS_POINTS, SECONDS_PER_DAY
 from ledger.services.ledger import read_policy
-from ledger.services.questions import hosted, offers, trust
+from ledger.services.questions import hosted, offers, trust, volumes
 from ledger.services.questions.offer_fields import LASTING_SECONDS
 from ledger.services.questions.offers import OfferView
+from ledger.services.questions.volumes import OnMachine
 from ledger.store.database import Connection
 
 _GB_PER_TB: Final = 1_000
 
 
-@endpoint("GET", "/v0/gpu_names/unique", roles=None)
+@endpoint("GET", "/v0/gpu_names/unique", roles=None, needs="api.misc.list_offers")
 async def gpu_names(call: Caller) -> Response[Any]:
     """The names of all GPUs on offer: what every start of the client asks for."""
     return answer({"gpu_names": await call.question(hosted.gpu_names)})
 
 
-@endpoint("GET", "/v0/gpu_types", roles=None)
+@endpoint("GET", "/v0/gpu_types", roles=None, needs="api.misc.list_offers")
 async def gpu_types(call: Caller) -> Response[Any]:
     """The same under another name."""
     return answer({"gpu_types": await call.question(hosted.gpu_names)})
 
 
-@endpoint("POST", "/v0/bundles", roles=None)
+@endpoint("POST", "/v0/bundles", roles=None, needs="api.misc.search_offers")
 async def bundles(call: Caller) -> Response[Any]:
     """Search the offers; no key is needed."""
     return answer({"offers": await find(call, call.body)})
 
 
-@endpoint("PUT", "/v0/search/asks", roles=None)
+@endpoint("PUT", "/v0/search/asks", roles=None, needs="api.misc.search_offers")
 async def asks(call: Caller) -> Response[Any]:
     """Search the offers, with the columns that are wanted."""
     found = await find(call, inner_query(call.body))
@@ -71,6 +72,7 @@ def found_offers(connection: Connection, asked: Asked, renter: int | None, now: 
     expected = trust.expectations(connection, machines, now)
     mine = set() if renter is None else offers.machines_of(connection, renter, machines)
     fee = read_policy(connection).fee_bp
+    disks = volumes.on_machines(connection, machines, now)
     return [
         {
             **_row(view, asked, now),
@@ -78,6 +80,7 @@ def found_offers(connection: Connection, asked: Asked, renter: int | None, now: 
             "rented": view.machine_id in mine,
             "expected_reliability": expected[view.machine_id],
             "platform_fee": ratio(fee, BASIS_POINTS),
+            **_volumes(disks.get(view.machine_id)),
         }
         for number, view in enumerate(found, 1)
     ]
@@ -117,9 +120,17 @@ def _row(view: OfferView, asked: Asked, now: int) -> Json:
         "time_remaining": f"{(until - now) // SECONDS_PER_DAY} days",
         "time_remaining_isbid": "",
         "bundled_results": None,
-        "avail_vol_ask_id": None,
-        "avail_vol_dph": None,
-        "avail_vol_size": None,
+    }
+
+
+def _volumes(offered: OnMachine | None) -> Json:
+    """What of the same machine's disk can be had as volumes, and its dollars per GB and hour."""
+    if offered is None:
+        return {"avail_vol_ask_id": None, "avail_vol_dph": None, "avail_vol_size": None}
+    return {
+        "avail_vol_ask_id": offered.volume_offer_id,
+        "avail_vol_dph": per_hour(offered.storage_rate, 1),
+        "avail_vol_size": offered.left_gb,
     }
 
 

@@ -17,7 +17,8 @@ from litestar.params import FromPath
 from adapters.http.vast.call import RENTER, Call, Caller, endpoint
 from adapters.http.vast.errors import Refusal, translated
 from adapters.http.vast.instance_rows import RENTAL_TYPES
-from adapters.http.vast.launches import launch_of
+from adapters.http.vast.launches import Wanted, wanted_of
+from adapters.http.vast.permissions import Sent
 from adapters.http.vast.search import disk_gb, inner_query, read_search
 from adapters.http.vast.wire import (
     Json,
@@ -31,12 +32,17 @@ from adapters.http.vast.wire import (
     text,
 )
 from adapters.http.vast.wire import dollars as read_dollars
+from ledger.domain.launch import overlaid
 from ledger.domain.money import BYTES_PER_GB, format_dollars
 from ledger.errors import LedgerError, RejectedError
 from ledger.services import rentals, repeats
+from ledger.services.images import Resolved
+from ledger.services.instance_keys import key_of
+from ledger.services.launches import config_of, launch_warnings
 from ledger.services.ledger import Unit
 from ledger.services.questions import instances as ask
 from ledger.services.questions import offers
+from ledger.services.templates import find_version
 
 _DEFAULT_DISK_GB: Final = 10
 _LOWEST_BID: Final = 1_000_000
@@ -52,7 +58,7 @@ class Wishes(NamedTuple):
     bid: int | None
     label: str | None
     wait: bool
-    launch: Json
+    what: Wanted
     is_stopped: bool
 
     def kwargs(self) -> dict[str, Any]:
@@ -62,7 +68,9 @@ class Wishes(NamedTuple):
             "bid": self.bid,
             "label": self.label,
             "wait": self.wait,
-            "launch": self.launch,
+            "launch": self.what.launch,
+            "template": self.what.template,
+            "mounts": self.what.mounts,
         }
 
 
@@ -88,7 +96,7 @@ def read_wishes(body: Json) -> Wishes:
         bid=bid,
         label=read_label(body.get("label")),
         wait=not must_run,
-        launch=launch_of(body),
+        what=wanted_of(body),
         is_stopped=state == "stopped",
     )
 
@@ -118,10 +126,47 @@ def read_label(value: Any) -> str | None:
     return text(value, "label") or None
 
 
+async def resolve(call: Call, what: Wanted) -> Resolved:
+    """What the image means now, asked of its registry before the rental begins.
+
+    Raises:
+        NotFoundError: `no_such_template`.
+    """
+    config, template = what.launch, what.template
+    if template is not None and config.image is None:
+        vault, account = call.ledger.vault, call.account_id
+        version = await call.question(
+            lambda connection: find_version(connection, vault, account, template)
+        )
+        config = overlaid(version.config, config)
+    return await call.resolved(config)
+
+
+# --- what a request names, for permissions --------------------------------------------------------
+
+
+def _terms(body: Json) -> Json:
+    label = body.get("label")
+    return {"disk_gb": disk_gb(body.get("disk"), _DEFAULT_DISK_GB), "label": label}
+
+
+def _order(sent: Sent) -> Sequence[Json]:
+    return [{"offer_id": sent.path["offer_id"], **_terms(sent.body)}]
+
+
+def _orders(sent: Sent) -> Sequence[Json]:
+    return [{"offer_id": one, **_terms(sent.body)} for one in ids(sent.body.get("ids"), "ids")]
+
+
+def _launch(sent: Sent) -> Sequence[Json]:
+    """A launch names no offer: whoever may rent certain offers only must name one."""
+    return [_terms(sent.body)]
+
+
 # --- one offer ------------------------------------------------------------------------------------
 
 
-@endpoint("PUT", "/v0/asks/{offer_id:int}", roles=RENTER)
+@endpoint("PUT", "/v0/asks/{offer_id:int}", roles=RENTER, needs="api.instance.rent", naming=_order)
 async def create(call: Caller, offer_id: FromPath[int]) -> Response[Any]:
     """Rent an offer: with a price interruptibly at that bid, without one on demand."""
     return answer(await _create(call, offer_id, read_wishes(call.body)))
@@ -129,12 +174,15 @@ async def create(call: Caller, offer_id: FromPath[int]) -> Response[Any]:
 
 async def _create(call: Call, offer_id: int, wishes: Wishes) -> Json:
     def do(unit: Unit) -> Json:
-        made = rentals.rent_once(unit, call.account_id, offer_id, **wishes.kwargs())
+        made = rentals.rent_once(
+            unit, call.account_id, offer_id, **wishes.kwargs(), resolved=resolved
+        )
         if wishes.is_stopped and not made.replayed:
             rentals.stop(unit, made.instance_id)
         return made_answer(unit, made.instance_id, offer_id, replayed=made.replayed)
 
     try:
+        resolved = await resolve(call, wishes.what)
         return await call.carry_out(do)
     except LedgerError as error:
         raise _refused(error, offer_id, wishes) from error
@@ -155,10 +203,13 @@ def made_answer(unit: Unit, instance_id: int, offer_id: int | None, *, replayed:
     view = ask.instance(unit.connection, instance_id)
     storage = per_hour(view.storage_rate, view.disk_bytes // BYTES_PER_GB)
     same = () if view.label is None else ask.living(unit.connection, view.account_id, view.label)
+    digest = ask.image_digest(unit.connection, instance_id)
+    launch = config_of(unit.connection, unit.vault, unit.instance(instance_id).launch)
+    warnings = [] if launch is None else launch_warnings(unit, view.machine_id, launch, digest)
     return {
         "success": True,
         "new_contract": instance_id,
-        "instance_api_key": None,
+        "instance_api_key": key_of(unit, instance_id),
         "ask_id": offer_id,
         "replayed": replayed,
         "is_bid": view.bid is not None,
@@ -172,7 +223,10 @@ def made_answer(unit: Unit, instance_id: int, offer_id: int | None, *, replayed:
         "label": view.label,
         "same_label": [one for one in same if one != instance_id],
         "state": view.status,
-        "msg": _note(view, storage),
+        "image_digest": digest,
+        "volumes": [one.volume_id for one in view.volumes],
+        "warnings": [{"code": one.code, "message": one.message} for one in warnings],
+        "msg": " ".join([_note(view, storage), *(f"Note: {one.message}." for one in warnings)]),
     }
 
 
@@ -193,7 +247,7 @@ def _note(view: ask.InstanceView, storage: Decimal) -> str:
 # --- several --------------------------------------------------------------------------------------
 
 
-@endpoint("POST", "/v0/asks/bulk", roles=RENTER)
+@endpoint("POST", "/v0/asks/bulk", roles=RENTER, needs="api.instance.rent", naming=_orders)
 async def create_several(call: Caller) -> Response[Any]:
     """Rent several offers with one configuration; each of them is made or refused by itself."""
     wishes = read_wishes(call.body)
@@ -222,13 +276,20 @@ async def create_several(call: Caller) -> Response[Any]:
 # --- the first that a search finds ----------------------------------------------------------------
 
 
-@endpoint("PUT", "/v0/launch_instance", roles=RENTER)
+@endpoint(
+    "PUT",
+    "/v0/launch_instance",
+    roles=RENTER,
+    needs=("api.misc.search_offers", "api.instance.rent"),
+    naming=_launch,
+)
 async def launch(call: Caller) -> Response[Any]:
     """Search, and rent the first offer that can be had."""
     wishes = read_wishes(call.body)
     query = inner_query(call.body)
     asked = read_search({"limit": _LAUNCH_OFFERS, **query}, call.account_id)
     digest = hashlib.sha256(encode(call.body)).hexdigest()
+    resolved = await resolve(call, wishes.what)
 
     def do(unit: Unit) -> Json:
         def rent() -> bytes:
@@ -236,7 +297,7 @@ async def launch(call: Caller) -> Response[Any]:
             if asked.search is not None:
                 found = offers.search(unit.connection, asked.search, unit.now).offers
             return str(
-                _first(unit, call.account_id, [one.offer_id for one in found], wishes)
+                _first(unit, call.account_id, [one.offer_id for one in found], wishes, resolved)
             ).encode()
 
         def lives(kept: bytes) -> bool:
@@ -254,7 +315,9 @@ async def launch(call: Caller) -> Response[Any]:
     return await call.command(do)
 
 
-def _first(unit: Unit, account_id: int, offer_ids: Sequence[int], wishes: Wishes) -> int:
+def _first(
+    unit: Unit, account_id: int, offer_ids: Sequence[int], wishes: Wishes, resolved: Resolved
+) -> int:
     """Rent the first of these offers that is not gone; nothing of the others is left.
 
     Raises:
@@ -264,7 +327,9 @@ def _first(unit: Unit, account_id: int, offer_ids: Sequence[int], wishes: Wishes
     last = "no offer matches this search"
     for offer_id in offer_ids:
         try:
-            return rentals.rent(unit, account_id, offer_id=offer_id, **wishes.kwargs())
+            return rentals.rent(
+                unit, account_id, offer_id=offer_id, **wishes.kwargs(), resolved=resolved
+            )
         except LedgerError as error:
             if error.code not in _GONE:
                 raise

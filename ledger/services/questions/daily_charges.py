@@ -11,6 +11,7 @@ from ledger.domain.money import SECONDS_PER_DAY
 from ledger.meters.pricing import METERS
 from ledger.store.database import Connection
 
+Contract = Literal["instance", "volume"]
 Item = Literal["gpu", "disk", "bwu", "bwd", "reserved_idle"]
 _ITEMS: Final[tuple[Item, ...]] = ("gpu", "disk", "bwu", "bwd", "reserved_idle")
 _HOURS: Final = 24
@@ -31,9 +32,10 @@ class ChargeItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DayCharge(msgspec.Struct, frozen=True, kw_only=True):
-    """What one instance cost in one UTC day; `amount` is the sum of its items."""
+    """What one instance, or volume, cost in one UTC day; `amount` is the sum of its items."""
 
     instance_id: int
+    contract: Contract
     day: int
     """The day's first second."""
     start: int
@@ -41,6 +43,7 @@ class DayCharge(msgspec.Struct, frozen=True, kw_only=True):
     amount: int
     disk_bytes: int
     label: str | None
+    """A volume's name, or an instance's label."""
     items: list[ChargeItem]
 
 
@@ -60,6 +63,8 @@ WITH days AS MATERIALIZED (
     FROM usage_hours h WHERE h.account_id = %(account)s
       AND h.hour >= %(first)s AND h.hour < %(end)s
       AND (%(only)s::bigint[] IS NULL OR h.instance_id = ANY(%(only)s))
+      AND (%(contract)s::text IS NULL OR (%(contract)s = 'volume')
+           = EXISTS (SELECT FROM volumes v WHERE v.volume_id = h.instance_id))
     GROUP BY 1, 2 HAVING sum({_ALL}) > 0
 )
 SELECT instance_id, day, start, until, amount, (SELECT count(*) FROM days)
@@ -87,6 +92,7 @@ def charge_days(
     first: int = 0,
     last: int | None = None,
     only: Sequence[int] | None = None,
+    contract: Contract | None = None,
     latest_first: bool = False,
     after: tuple[int, int] | None = None,
     limit: int = 100,
@@ -99,6 +105,7 @@ def charge_days(
         first: A second of the first day.
         last: A second of the last day; none: today and later.
         only: These instances.
+        contract: Only what instances cost, or only what volumes do.
         latest_first: The other way round.
         after: The mark of the page before.
         limit: Rows at most.
@@ -111,6 +118,7 @@ def charge_days(
             "first": first // SECONDS_PER_DAY * _HOURS,
             "end": end,
             "only": None if only is None else list(only),
+            "contract": contract,
             "after": after is not None,
             "day": 0 if after is None else after[0],
             "id": 0 if after is None else after[1],
@@ -119,18 +127,19 @@ def charge_days(
     ).fetchall()
     page = rows[:limit]
     more = len(rows) > limit
-    about = dict(_about(connection, [row[0] for row in page]))
+    about = _about(connection, [row[0] for row in page])
     items = _items_of(connection, [row[:2] for row in page])
     return ChargeDays(
         days=[
             DayCharge(
                 instance_id=row[0],
+                contract=about[row[0]].contract,
                 day=row[1] * SECONDS_PER_DAY,
                 start=row[2],
                 until=row[3],
                 amount=int(row[4]),
-                disk_bytes=about[row[0]][0],
-                label=about[row[0]][1],
+                disk_bytes=about[row[0]].disk_bytes,
+                label=about[row[0]].label,
                 items=items.get((row[0], row[1]), []),
             )
             for row in page
@@ -140,14 +149,21 @@ def charge_days(
     )
 
 
-def _about(
-    connection: Connection, instance_ids: list[int]
-) -> list[tuple[int, tuple[int, str | None]]]:
+class _About(NamedTuple):
+    contract: Contract
+    disk_bytes: int
+    label: str | None
+
+
+def _about(connection: Connection, contract_ids: list[int]) -> dict[int, _About]:
+    """What instances and volumes are; their ids come from one sequence."""
     rows = connection.execute(
-        "SELECT instance_id, disk_bytes, label FROM instances WHERE instance_id = ANY(%s)",
-        [instance_ids],
+        "SELECT instance_id, 'instance', disk_bytes, label FROM instances"
+        " WHERE instance_id = ANY(%(ids)s) UNION ALL"
+        " SELECT volume_id, 'volume', disk_bytes, name FROM volumes WHERE volume_id = ANY(%(ids)s)",
+        {"ids": contract_ids},
     )
-    return [(row[0], (row[1], row[2])) for row in rows]
+    return {row[0]: _About(*row[1:]) for row in rows}
 
 
 def _items_of(

@@ -267,6 +267,31 @@ def _last_ticks(connection: Connection, machine_ids: list[int]) -> dict[int, Las
     return found
 
 
+class FromTemplate(NamedTuple):
+    """The version of a template that an instance was made from; no name once it was deleted."""
+
+    template_id: int
+    hash_id: str
+    name: str | None
+
+
+def templates_of(
+    connection: Connection, vault: Vault, instance_ids: Sequence[int]
+) -> dict[int, FromTemplate]:
+    """The templates of those of some instances that were made from one."""
+    rows = connection.execute(
+        "SELECT l.instance_id, l.template_id, l.template_hash, v.reference"
+        " FROM instance_launches l LEFT JOIN template_versions v ON v.hash_id = l.template_hash"
+        " WHERE l.instance_id = ANY(%s) AND l.template_id IS NOT NULL",
+        [list(instance_ids)],
+    ).fetchall()
+    contents = launches(connection, vault, list({row[3] for row in rows if row[3] is not None}))
+    return {
+        row[0]: FromTemplate(row[1], row[2], contents.get(row[3] or "", {}).get("name"))
+        for row in rows
+    }
+
+
 def launches(
     connection: Connection, vault: Vault, references: Sequence[str]
 ) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,10 @@ class VolumeOfferView(msgspec.Struct, frozen=True, kw_only=True):
     reliability: float | None
     available: bool
     offered_at: int
+    reliability_lower_bound: float
+    cuda: float | None
+    cpu_ghz: float | None
+    driver: str | None
 
 
 class MountView(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +82,7 @@ SELECT o.volume_offer_id, o.machine_id, o.host_id, o.disk_gb, o.left_gb, o.stora
        AND (%(silence)s::bigint IS NULL OR coalesce(
            (SELECT max(h.recorded_at) FROM stream_heads h WHERE h.machine_id = m.machine_id),
            m.enrolled_at) + %(silence)s >= %(now)s) AS available,
-       o.offered_at
+       o.offered_at, s.lower_bound, d.cuda, d.cpu_ghz, d.driver
 FROM volume_offers o JOIN machines m USING (machine_id) JOIN machine_standing s USING (machine_id)
 LEFT JOIN machine_details d USING (machine_id)
 WHERE o.closed_at IS NULL AND (o.until IS NULL OR o.until > %(now)s)
@@ -140,6 +144,58 @@ def volume_offers(
         VolumeOfferView(**{**dict(zip(names, row, strict=True)), "storage_rate": int(row[5])})
         for row in rows
     ]
+
+
+class OnMachine(NamedTuple):
+    """The open volume offer of a machine: GB, nanos per GB-month."""
+
+    volume_offer_id: int
+    left_gb: int
+    storage_rate: int
+
+
+def on_machines(
+    connection: Connection, machine_ids: Sequence[int], now: int
+) -> dict[int, OnMachine]:
+    """What some machines have left for volumes, where they have anything."""
+    rows = connection.execute(
+        "SELECT machine_id, volume_offer_id, left_gb, storage_rate FROM volume_offers"
+        " WHERE machine_id = ANY(%s) AND closed_at IS NULL AND left_gb > 0"
+        " AND (until IS NULL OR until > %s)",
+        [list(machine_ids), now],
+    )
+    return {row[0]: OnMachine(row[1], row[2], int(row[3])) for row in rows}
+
+
+class Place(NamedTuple):
+    """What the machine of a volume is like; null: not known."""
+
+    disk_name: str | None
+    driver: str | None
+    up_mbps: int
+    down_mbps: int
+    reliability: float | None
+    verification: str
+    country: str | None
+
+
+def places(connection: Connection, machine_ids: Sequence[int]) -> dict[int, Place]:
+    """What some machines are like that hold volumes."""
+    rows = connection.execute(
+        "SELECT m.machine_id, d.disk_name, d.driver, m.up_mbps, m.down_mbps, s.reliability,"
+        " s.verification, s.country FROM machines m JOIN machine_standing s USING (machine_id)"
+        " LEFT JOIN machine_details d USING (machine_id) WHERE m.machine_id = ANY(%s)",
+        [list(machine_ids)],
+    )
+    return {row[0]: Place(*row[1:]) for row in rows}
+
+
+def sizes(connection: Connection, volume_ids: Sequence[int]) -> dict[int, int]:
+    """How large some volumes are, in bytes."""
+    rows = connection.execute(
+        "SELECT volume_id, disk_bytes FROM volumes WHERE volume_id = ANY(%s)", [list(volume_ids)]
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 _VOLUMES = """
