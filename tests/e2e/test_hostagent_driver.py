@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapters.hostagent.nvml.build import NoCompilerError, build
+from ledger.domain.usage import UsageReport
 from tests.e2e.hostagents import HostAgent, stored_reports, until
 from tests.e2e.serving import Serving
 
@@ -32,6 +33,11 @@ def control(folder: Path, text: str) -> None:
     new = folder / "control.new"
     new.write_text(text)
     new.replace(folder / "control.txt")
+
+
+def kinds(reports: list[UsageReport]) -> set[str]:
+    """What was told of the machine's health."""
+    return {event.kind for report in reports for event in report.health}
 
 
 def test_a_gpu_that_falls_off_the_bus_ends_its_instance(folder: Path) -> None:
@@ -58,12 +64,17 @@ def test_a_gpu_that_falls_off_the_bus_ends_its_instance(folder: Path) -> None:
             control(folder, "gpus=1\ngpu0.lost=1\nxid=0:79:a\n")
             until(lambda: serving.call("GET", path)["status"] == "stopped", "the fault", 60)
             assert serving.call("GET", path)["reason"] == "host_fault"
-            assert agent.stop() == 0
             with serving.database() as database, database.connect(autocommit=True) as connection:
+                # The loss is told when the next generation finds the GPU gone as well.
+                until(
+                    lambda: {"xid", "gpu_lost"} <= kinds(stored_reports(connection, agent)),
+                    "both to be told",
+                    60,
+                )
+                assert agent.stop() == 0
                 reports = stored_reports(connection, agent)
         finally:
             agent.close()
     seen = {util for report in reports for one in report.instances for util in one.util}
     assert 97 in seen
-    assert {"xid", "gpu_lost"} <= {event.kind for report in reports for event in report.health}
     assert any(report.inventory is not None for report in reports)
