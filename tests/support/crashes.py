@@ -31,8 +31,9 @@ class Crashing:
         self.at = at
         self.moments = 0
 
-    def moment(self) -> None:
-        """One more moment goes by."""
+    def moment(self, *, holds: bool = False) -> None:
+        """One more moment goes by; with *holds* inside a transaction, where nobody else can act."""
+        del holds
         self.moments += 1
         if self.moments == self.at:
             raise Killed
@@ -47,7 +48,7 @@ class Crashing:
         def unit() -> Iterator[Unit]:
             with original() as inner:
                 yield inner
-                crashing.moment()
+                crashing.moment(holds=True)
             crashing.moment()
 
         one.unit = unit  # type: ignore[method-assign]  # the point of this class
