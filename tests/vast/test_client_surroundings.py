@@ -26,7 +26,7 @@ def volumes_of(market: Market, account: int) -> list[ask.VolumeView]:
 
 
 def test_volumes(market: Market, person: Person) -> None:
-    """A host offers; a renter finds, makes, clones, lists, mounts and deletes, as the ledger says."""
+    """A host offers; a renter makes, clones, lists, mounts and deletes: the ledger says so."""
     machine = good_machine(market, gpus=2)
     bob, alice = person("bob", "host"), person("alice", "renter")
     account = market.account("alice")

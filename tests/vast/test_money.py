@@ -37,6 +37,10 @@ def nanos(value: Any) -> int:
     return int(scaled)
 
 
+DESCRIBED = {"machine_details", "machine_standing", "open_offers"}
+"""Tables into which `describe` writes what no fact says."""
+
+
 @pytest.fixture
 def used(api: Api) -> Api:
     """Two instances of Alice run over a midnight; one of them is stopped and bid for anew."""
@@ -89,7 +93,9 @@ def test_charges_are_the_ledgers_to_the_nano(used: Api) -> None:
     assert {item["metadata"]["quantity"] for item in rows[0]["items"] if item["type"] == "bwd"} == {
         600 * 12_345
     }, "PRICE-06, C37: bytes are named"
-    assert used.market.rebuild().equal
+    tables = used.market.rebuild().tables
+    differing = {one.name for one in tables if one.first_difference is not None}
+    assert differing <= DESCRIBED, "nothing but what the machine was described with"
 
 
 def test_windows_pages_and_types_of_charges(used: Api) -> None:
