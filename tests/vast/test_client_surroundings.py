@@ -137,9 +137,9 @@ def test_getting_in_logs_and_jobs(market: Market, loopback: Loopback, person: Pe
     loopback.after = lambda: _upload(market, machine, "epoch 1\n")
     assert "epoch 1" in alice("logs", number, "--tail", "5").out
 
-    schedule = ("--schedule", "DAILY", "--hour", "3")
-    assert "success" in alice("reboot", "instance", number, *schedule).out
-    again = alice("reboot", "instance", number, "--schedule", "DAILY", "--hour", "4", stdin="y\n")
+    daily = ("reboot", "instance", number, "--schedule", "DAILY", "--day", "*", "--hour")
+    assert "success" in alice(*daily, "3").out
+    again = alice(*daily, "4", stdin="y\n")
     assert "Existing scheduled job found" in again.out
     with market.ledger.reading() as connection:
         (job,) = jobs.jobs(connection, account)
