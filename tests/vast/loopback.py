@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -38,6 +39,8 @@ class Loopback:
         self.seen: list[Seen] = []
         self.lose = 0
         """How many answers of the next requests are lost after they were carried out."""
+        self.after: Callable[[], None] | None = None
+        """What else happens in the market after each request."""
         loopback = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -87,6 +90,8 @@ class Loopback:
             content=body,
             headers=dict(request.headers.items()),
         )
+        if self.after is not None:
+            self.after()
         if self.lose and not is_startup:
             self.lose -= 1
             request.close_connection = True

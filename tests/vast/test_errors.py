@@ -42,6 +42,11 @@ READS = (
     "/api/v0/auth/apikeys",
     "/api/v0/instances/filters",
     "/api/v0/instances/pending-price-increases",
+    "/api/v0/volumes",
+    "/api/v0/template",
+    "/api/v0/secrets",
+    "/api/v0/ssh",
+    "/api/v0/commands/schedule_job",
 )
 
 
@@ -127,9 +132,10 @@ WITHOUT_MEANING = (
     ("PUT", "/api/v0/instances/command/1/"),
     ("GET", "/api/v0/deployments"),
     ("GET", "/api/v0/team/members/"),
-    ("PUT", "/api/v0/users/"),
     ("POST", "/api/v0/users/"),
     ("GET", "/api/v0/network_disk/"),
+    ("PUT", "/api/v0/network_volumes/"),
+    ("GET", "/api/v0/instance_backups/"),
     ("PUT", "/api/v0/machines/create_bids/"),
     ("DELETE", "/api/v0/machines/1/defjob/"),
     ("GET", "/api/v0/metrics/gpu/history/"),

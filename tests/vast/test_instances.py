@@ -138,8 +138,13 @@ REFUSED: tuple[tuple[Row, int, str], ...] = (
     ({"env": 7}, 400, "invalid_args"),
     ({"args": "echo"}, 400, "invalid_args"),
     ({"target_state": "dancing"}, 400, "invalid_args"),
-    ({"template_hash_id": "abc"}, 400, "unsupported"),
-    ({"volume_info": {"volume_id": 1}}, 400, "unsupported"),
+    ({"template_hash_id": "abc"}, 404, "no_such_template"),
+    ({"volume_info": {"volume_id": 1}}, 400, "invalid_args"),
+    ({"volume_info": {"volume_id": 1, "mount_path": "/d"}}, 404, "no_such_volume"),
+    ({"env": {"-v /host:/d": "1"}}, 400, "invalid_args"),
+    ({"env": {"-p 99999:1": "1"}}, 400, "invalid_args"),
+    ({"env": {"-n net": "1"}}, 400, "unsupported"),
+    ({"image_login": "-u only"}, 400, "invalid_args"),
 )
 
 

@@ -45,13 +45,10 @@ from adapters.http.vast.errors import (
     on_ledger_error,
     on_refusal,
 )
+from adapters.http.vast.turns import READERS, WRITERS
 from ledger.errors import LedgerError
 
 MAX_BODY_BYTES: Final = 131_072
-READERS: Final = 5
-WRITERS: Final = 3
-"""How many requests use the database at once. A crowd waits here, in order and without a limit of
-time, and not for a connection of the pool, which gives up after seconds."""
 _SHARED: Final = ("ledger", "images", "access")
 """What of the server's state the frontend uses."""
 _MODULES: Final = (

@@ -15,6 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 from adapters.http.access import CALLED, AccessWriter, entry_of
 from adapters.http.scopes import Endpoint
 from adapters.http.vast.permissions import Naming, Needs, Sent, as_path, may, require
+from adapters.http.vast.turns import turn
 from adapters.http.vast.wire import JSON_TYPE, Json, answer, decode, mapping
 from ledger.domain.events import Role
 from ledger.domain.launch import LaunchConfig
@@ -116,8 +117,7 @@ class Call:
             with self.ledger.reading() as connection:
                 return ask(connection)
 
-        readers = self._request.app.state.readers
-        return await anyio.to_thread.run_sync(run, limiter=readers)
+        return await turn(self._request.app.state.readers, run)
 
     async def carry_out(self, do: Callable[[Unit], T]) -> T:
         """Carry out a command in one transaction."""
@@ -126,8 +126,7 @@ class Call:
             with self.ledger.unit() as unit:
                 return do(unit)
 
-        writers = self._request.app.state.writers
-        return await anyio.to_thread.run_sync(run, limiter=writers)
+        return await turn(self._request.app.state.writers, run)
 
     async def command(self, do: Callable[[Unit], Any]) -> Response[Any]:
         """Carry out a command and answer what it gives."""
@@ -201,7 +200,7 @@ async def _principal(
         note_use(ledger, principal, now)
         return principal
 
-    return await anyio.to_thread.run_sync(check, limiter=request.app.state.readers)
+    return await turn(request.app.state.readers, check)
 
 
 def endpoint(

@@ -115,8 +115,6 @@ def _args(body: Json) -> list[str] | None:
         return _words(line, "args_str")
     if given is None:
         return None
-    if isinstance(given, str):
-        return _words(given, "args")
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise RejectedError("invalid_args", "`args` must be a list of texts")
     return given

@@ -74,7 +74,7 @@ def require(
     """
     if principal.grants is None or not names:
         return
-    for values in naming(sent):
+    for values in naming(sent) or ({},):
         for name in names:
             if not may(principal, known, name, values):
                 scope = known[name].scope if name in known else None
