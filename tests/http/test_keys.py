@@ -13,6 +13,8 @@ from ledger.services.policies import exhaust
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
 
+READS_BY_POST = {"api.instance.request_logs"}
+"""What changes nothing of an account, though it is asked with a POST: a log is read."""
 READ_ALL: dict[str, Any] = {"api": {"instance_read": {}, "billing_read": {}}}
 
 
@@ -66,7 +68,7 @@ def test_reading_and_writing_are_different_scopes() -> None:
         assert one.scope is not None
         if method == "GET":
             assert not one.scope.endswith("_write"), route
-        elif one.scope != "misc":
+        elif one.scope != "misc" and one.name not in READS_BY_POST:
             assert one.scope.endswith("_write"), route
 
 
@@ -121,7 +123,7 @@ def test_a_constraint_names_one_instance(api: Api) -> None:
     """The logs of one instance: that one passes, another does not, another endpoint neither."""
     first, second = rented(api)["instance_id"], rented(api)["instance_id"]
     endpoint = "api.instance.request_logs"
-    only = {"api": {"instance_write": {endpoint: {"constraints": {"id": {"eq": first}}}}}}
+    only = {"api": {"instance_read": {endpoint: {"constraints": {"id": {"eq": first}}}}}}
     made(api, "alice", "logs", only)
     assert api("logs", "POST", f"/v1/instances/{first}/log-requests", {}).status_code == 201
     for method, path in (
