@@ -13,6 +13,8 @@ from ledger.services.policies import exhaust
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
 
+READS_BY_POST = {"api.instance.request_logs"}
+"""What changes nothing of an account, though it is asked with a POST: a log is read."""
 READ_ALL: dict[str, Any] = {"api": {"instance_read": {}, "billing_read": {}}}
 
 
