@@ -28,6 +28,7 @@ from adapters.http.native import (
     contracts,
     corrections,
     disputes,
+    grants,
     instances,
     machines,
     money,
@@ -53,6 +54,7 @@ MAX_BODY_BYTES: Final = 131_072
 _TAGS: Final = {
     "accounts": (accounts, "Accounts, API keys, balances"),
     "money": (money, "Deposits, transfers, holds, charges"),
+    "grants": (grants, "Promotional credit: spent first, never paid out"),
     "machines": (machines, "Registration, enrolment, listings"),
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),

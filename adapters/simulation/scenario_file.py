@@ -79,7 +79,7 @@ class Scenario:
     expect: Located = field(default_factory=Located)
 
 
-NOT_BUILT: Final = {"grant", "volume", "delete-volume"}
+NOT_BUILT: Final = {"volume", "delete-volume"}
 _KEYS_NOT_BUILT: Final = {
     "open-account": {"tax", "timezone", "billing", "anchor_day"},
 }

@@ -9,7 +9,8 @@ from typing import Any
 from adapters.simulation.world import World
 from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars
-from ledger.services.credit import LOCKED
+from ledger.services.credit import LOCKED, read_credit
+from ledger.services.ledger import read_policy
 from ledger.services.questions import trust
 from ledger.services.questions.balances import trial_balance
 
@@ -45,6 +46,8 @@ def final_state(
 
 def _accounts(world: World) -> dict[str, Any]:
     names = {number: name for name, number in world.names.items()}
+    policy = read_policy(world.connection)
+    credits = read_credit(world.connection, list(names))
     balances, held, hosts = {}, {}, {}
     owners = {row[0] for row in world.connection.execute("SELECT DISTINCT host_id FROM machines")}
     for number, posted, charged, reserved, earned, fees in world.connection.execute(
@@ -58,7 +61,8 @@ def _accounts(world: World) -> dict[str, Any]:
         [world.now],
     ):
         name = names[number]
-        balances[name] = format_dollars(int(posted - charged - reserved))
+        lapsed = credits[number].lapsed(world.now, policy)
+        balances[name] = format_dollars(int(posted - charged - reserved) - lapsed)
         held[name] = format_dollars(int(reserved))
         if number in owners:
             hosts[name] = format_dollars(int(earned - fees))

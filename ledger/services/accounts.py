@@ -264,7 +264,7 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
     if amount > row[0]:
         message = f"only {format_dollars(int(row[0]))} of this deposit is left to refund"
         raise RejectedError("over_credit", message, left=format_dollars(int(row[0])))
-    _require_available(unit, account_id, amount, "insufficient_balance")
+    _require_own(unit, account_id, amount)
     unit.append(
         account_stream(account_id),
         CreditRefunded(
@@ -292,7 +292,7 @@ def transfer(unit: Unit, sender: int, recipient: int, amount: int, transfer_id: 
     if _movement(unit, sender, "transfer", transfer_id, amount, recipient):
         return
     lock_credit(unit.connection, [sender, recipient])
-    _require_available(unit, sender, amount, "insufficient_balance")
+    _require_own(unit, sender, amount)
     unit.append(
         account_stream(sender),
         CreditTransferred(
@@ -416,6 +416,24 @@ def _require_available(unit: Unit, account_id: int, amount: int, code: str) -> N
         raise DeclinedError(
             code, message, needed=format_dollars(amount), available=format_dollars(available)
         )
+
+
+def _require_own(unit: Unit, account_id: int, amount: int) -> None:
+    """Credit that leaves the account must be its own: promotional credit can only be spent."""
+    credit = lock_credit(unit.connection, [account_id])[account_id]
+    own = credit.own(unit.now, unit.policy)
+    if own >= amount:
+        return
+    promotional = credit.promotional(unit.now, unit.policy)
+    message = f"{format_dollars(amount)} is needed and {format_dollars(own)} is available"
+    if promotional:
+        message += f"; {format_dollars(promotional)} is promotional credit, which can only be spent"
+    raise DeclinedError(
+        "insufficient_balance",
+        message,
+        needed=format_dollars(amount),
+        available=format_dollars(own),
+    )
 
 
 def _movement(

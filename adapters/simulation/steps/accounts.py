@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from adapters.simulation.steps.readers import money, name
+from adapters.simulation.steps.readers import instant, money, name
 from adapters.simulation.steps.registry import Run, Step, Values, step
 from adapters.simulation.steps.safety import auto_top_up, consent
-from ledger.services import accounts
+from ledger.services import accounts, grants
 
 
 @step(
@@ -43,6 +43,15 @@ def refund(run: Run, step: Step, values: Values) -> None:
     with run.world.ledger.unit() as unit:
         reference = values.get("id", f"step-{step.number}")
         accounts.refund(unit, account, values["of"], values["amount"], reference)
+
+
+@step("grant", required={"account": name, "amount": money, "until": instant}, optional={"id": name})
+def grant(run: Run, step: Step, values: Values) -> None:
+    """Promotional credit."""
+    account = run.account(values["account"])
+    with run.world.ledger.unit() as unit:
+        reference = values.get("id", f"step-{step.number}")
+        grants.grant(unit, account, values["amount"], values["until"], reference, "promotion")
 
 
 @step("transfer", required={"from": name, "to": name, "amount": money}, optional={"id": name})

@@ -89,6 +89,13 @@ from ledger.domain.events.documents import (
     NoticeIssued,
     PeriodClosed,
 )
+from ledger.domain.events.grants import (
+    GrantEnd,
+    GrantFact,
+    PromotionClosed,
+    PromotionGranted,
+    PromotionRevoked,
+)
 from ledger.domain.events.instances import (
     BidChanged,
     Coming,
@@ -293,6 +300,8 @@ __all__ = [
     "GpuHealthChanged",
     "GpuSuspected",
     "GpusAssigned",
+    "GrantEnd",
+    "GrantFact",
     "HoldCaptured",
     "HoldExpired",
     "HoldPlaced",
@@ -364,6 +373,9 @@ __all__ = [
     "PriceIncreaseRejected",
     "ProbeLocationRegistered",
     "ProbeLocationRemoved",
+    "PromotionClosed",
+    "PromotionGranted",
+    "PromotionRevoked",
     "ReceivableRecovered",
     "RentalKind",
     "ReservationBought",
@@ -424,6 +436,7 @@ AnyFact = (
     PolicyAdopted
     | AccountFact
     | CreditFact
+    | GrantFact
     | ExhaustionFact
     | DocumentFact
     | DisputeFact

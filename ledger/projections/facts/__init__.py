@@ -25,6 +25,7 @@ from ledger.projections.facts.disputes import (
     earnings_changes,
     testimony_changes,
 )
+from ledger.projections.facts.grants import grant_changes
 from ledger.projections.facts.instances import instance_changes
 from ledger.projections.facts.machines import machine_changes
 from ledger.projections.facts.market import REFRESH, REFRESH_OF_INSTANCE, offer_changes, refresh
@@ -119,6 +120,7 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.PolicyAdopted, _policy),
     (e.AccountFact, account_changes),
     (e.CreditFact, credit_changes),
+    (e.GrantFact, grant_changes),
     (e.ExhaustionFact, exhaustion_changes),
     (e.DocumentFact, document_changes),
     (e.DisputeFact, dispute_changes),

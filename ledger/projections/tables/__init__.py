@@ -42,7 +42,7 @@ __all__ = [
     "webhooks",
 ]
 
-GENERATION: Final = 3
+GENERATION: Final = 4
 """Raise it when a fold changes; the program then asks for a rebuild before it serves."""
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    Numeric,
     PrimaryKeyConstraint,
     SmallInteger,
     Text,
@@ -107,6 +108,26 @@ deposits = table(
     big("settled_at"),
     PrimaryKeyConstraint("account_id", "deposit_id"),
 )
+
+grants = table(
+    "grants",
+    FACTS,
+    big("account_id"),
+    string("grant_id"),
+    money("amount"),
+    string("reason"),
+    big("granted_at"),
+    big("expires_at"),
+    maybe("revoked_at"),
+    big("position"),
+    maybe("revoked_position"),
+    Column("unspent", Numeric(38, 0), nullable=True),
+    maybe("closed_at"),
+    maybe("closed_position"),
+    PrimaryKeyConstraint("account_id", "grant_id"),
+    Index("grants_open", "expires_at", postgresql_where=text("closed_at IS NULL")),
+)
+"""Promotional credit; `unspent` is what went back when nothing could draw on it any more."""
 
 movements = table(
     "movements",

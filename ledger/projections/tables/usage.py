@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Index,
     Integer,
@@ -166,6 +167,19 @@ account_usage = table(
     fillfactor=50,
 )
 """Usage charged to an account as renter, earned by it as host, and the fees kept of that."""
+
+promotion_usage = table(
+    "promotion_usage",
+    USAGE,
+    big("account_id"),
+    big("since"),
+    money("charged"),
+    Column("is_cut", Boolean, nullable=False),
+    PrimaryKeyConstraint("account_id", "since"),
+    fillfactor=50,
+)
+"""Usage charged to an account that was given promotional credit, by the second in which it was
+used: per stretch that begins where a grant begins or ends (`is_cut`) or with an invoice period."""
 
 anomalies = table(
     "anomalies",

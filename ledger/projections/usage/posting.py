@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from ledger.domain.ids import month_start
@@ -27,6 +29,37 @@ class Posting:
         self.page = Page()
         self._closed = closed
         self._months: dict[int, int] = {}
+        self.cuts: dict[int, list[int]] = {}
+        """Seconds at which promotional credit of an account begins or ends, ascending."""
+
+    def cut(self, account_id: int, second: int) -> None:
+        """Promotional credit of an account begins or ends at *second*."""
+        self.remember_cut(account_id, second)
+        self.page.cuts.add((account_id, second))
+
+    def remember_cut(self, account_id: int, second: int) -> None:
+        """Take a stored cut into memory."""
+        seconds = self.cuts.setdefault(account_id, [])
+        if second not in seconds:
+            insort(seconds, second)
+
+    def is_cut(self, meter: Meter, start: int, end: int) -> bool:
+        """True when a cut of the account lies inside `[start, end)`."""
+        seconds = self.cuts.get(meter.account_id)
+        return seconds is not None and bisect_right(seconds, start) < bisect_right(seconds, end - 1)
+
+    def pieces(self, meter: Meter, start: int, end: int) -> list[tuple[int, int, Segment]]:
+        """`[start, end)` cut at hours, changes of terms, and ends of promotional credit."""
+        found = pieces(meter, start, end)
+        if not self.cuts or not self.is_cut(meter, start, end):
+            return found
+        seconds = self.cuts[meter.account_id]
+        cut = []
+        for first, last, segment in found:
+            inside = [one for one in seconds if first < one < last]
+            stops = [first, *inside, last]
+            cut += [(a, b, segment) for a, b in pairwise(stops)]
+        return cut
 
     def post_pieces(
         self,
@@ -40,7 +73,12 @@ class Posting:
     ) -> None:
         """Post seconds of one meter, hour by hour and segment by segment."""
         segment = meter.segment
-        if start // HOUR == (end - 1) // HOUR and start >= segment.since and end <= segment.until:
+        if (
+            start // HOUR == (end - 1) // HOUR
+            and start >= segment.since
+            and end <= segment.until
+            and not (self.cuts and self.is_cut(meter, start, end))
+        ):
             seconds = end - start
             self.post(
                 meter,
@@ -54,7 +92,7 @@ class Posting:
                 0,
             )
             return
-        for a, b, piece in pieces(meter, start, end):
+        for a, b, piece in self.pieces(meter, start, end):
             self.post(
                 meter, piece, a, b, position, b - a if gpu else 0, b - a if storage else 0, 0, 0
             )
@@ -130,12 +168,14 @@ class Posting:
             segment.f_down = fee
         row.charged += charged
         row.kept += kept
+        if self.cuts and charged:
+            self._promote(meter, start, charged)
         row.first_second = min(row.first_second, start)
         row.until = max(row.until, end)
 
     def post_idle(self, meter: Meter, start: int, end: int, position: int) -> None:
         """Post seconds in which a reservation ran on without GPUs (`reserved_idle`)."""
-        for a, b, segment in pieces(meter, start, end):
+        for a, b, segment in self.pieces(meter, start, end):
             hour = a // HOUR
             key = (meter.instance_id, hour, segment.number)
             row = self.page.current.get(key)
@@ -149,11 +189,35 @@ class Posting:
             row.idle_charge += total - segment.c_idle
             row.idle_fee += fee - segment.f_idle
             row.charged += total - segment.c_idle
+            if self.cuts:
+                self._promote(meter, a, total - segment.c_idle)
             row.kept += fee - segment.f_idle
             segment.c_idle = total
             segment.f_idle = fee
             row.first_second = min(row.first_second, a)
             row.until = max(row.until, b)
+
+    def _promote(self, meter: Meter, second: int, charged: int) -> None:
+        """Note what an account with promotional credit was charged for this stretch of time."""
+        seconds = self.cuts.get(meter.account_id)
+        if seconds is None or second < seconds[0]:
+            return
+        since = max(seconds[bisect_right(seconds, second) - 1], self._period_start(meter, second))
+        key = (meter.account_id, since)
+        self.page.promotions[key] = self.page.promotions.get(key, 0) + charged
+
+    def _period_start(self, meter: Meter, second: int) -> int:
+        """The first second of the usage period of an account that holds *second*."""
+        del meter
+        return self._month(second // HOUR)
+
+    def _month(self, hour: int) -> int:
+        month = self._months.get(hour)
+        if month is None:
+            if len(self._months) >= _MONTHS_MAX:
+                self._months.clear()
+            month = self._months[hour] = month_start(hour * HOUR)
+        return month
 
     def _row(
         self,
@@ -165,11 +229,7 @@ class Posting:
         position: int,
     ) -> Hour:
         """The row of this hour in the invoice period that is open for it now."""
-        month = self._months.get(hour)
-        if month is None:
-            if len(self._months) >= _MONTHS_MAX:
-                self._months.clear()
-            month = self._months[hour] = month_start(hour * HOUR)
+        month = self._month(hour)
         closed = self._closed[meter.account_id]
         booked = month if hour * HOUR >= closed or month == month_start(closed) else closed
         row = self.page.hours.get((*key, booked))

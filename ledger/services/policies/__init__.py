@@ -17,6 +17,7 @@ from ledger.services.policies import (
     debt,
     disputes,
     expiring,
+    grants,
     idle,
     limits,
     maintenance,
@@ -38,6 +39,7 @@ from ledger.services.policies.disputes import (
 )
 from ledger.services.policies.exhaustion import exhaust
 from ledger.services.policies.expiring import warn_of_ends
+from ledger.services.policies.grants import close_grants
 from ledger.services.policies.idle import watch_idle
 from ledger.services.policies.limits import cap_days, end_leases
 from ledger.services.policies.machines import watch_machines
@@ -66,6 +68,7 @@ _DUE = (
     terms.next_due,
     contracts.next_due,
     expiring.next_due,
+    grants.next_due,
     debt.next_due,
     disputes.next_due,
     periods.next_due,
@@ -120,6 +123,7 @@ def _follow_up(ledger: Ledger) -> None:
     let_silence_decide(ledger)
     hold_witnessed(ledger)
     recover_receivables(ledger)
+    close_grants(ledger)
     close_periods(ledger)
     invoicing.issue_due(ledger)
     record_gaps(ledger)

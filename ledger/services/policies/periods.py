@@ -57,7 +57,7 @@ def record_gaps(ledger: Ledger) -> None:
     if until <= checked:
         return
     with ledger.unit() as unit:
-        if not _folded_through(unit.connection, until + policy.late_usage_seconds):
+        if not folded_through(unit.connection, until + policy.late_usage_seconds):
             return  # A tick that came in time may wait to be folded; a later second will do.
         new: list[tuple[str, Fact]] = []
         for instance_id, machine_id, gap in _gaps(unit.connection, checked, until):
@@ -77,7 +77,7 @@ def record_gaps(ledger: Ledger) -> None:
         )
 
 
-def _folded_through(connection: Connection, second: int) -> bool:
+def folded_through(connection: Connection, second: int) -> bool:
     """True when everything recorded up to *second* is folded."""
     row = connection.execute(
         "SELECT recorded_at FROM events WHERE position > %s ORDER BY position LIMIT 1",

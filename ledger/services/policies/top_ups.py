@@ -7,7 +7,7 @@ from typing import Final
 from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import UnavailableError
 from ledger.services.caps import day_start
-from ledger.services.credit import LOCKED, lock_credit, read_credit
+from ledger.services.credit import GRANTED, LOCKED, lock_credit, read_credit
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.top_up import (
     RETRY_SECONDS,
@@ -35,6 +35,7 @@ status = 'on' AND NOT EXISTS (
     AND o.status = 'requested')
 AND (SELECT c.posted - coalesce(u.charged, 0)
      - coalesce((SELECT sum(l.amount) FROM ({LOCKED}) AS l WHERE l.account_id = c.account_id), 0)
+     - coalesce((SELECT sum(g.amount) FROM ({GRANTED}) AS g WHERE g.account_id = c.account_id), 0)
      - coalesce((SELECT sum(h.amount) FROM holds h
                  WHERE h.account_id = c.account_id AND h.status = 'pending'), 0)
      - 24 * c.gpu_rate - c.storage_product * 86400 / (1000000000::numeric * 2592000) - 1

@@ -54,6 +54,23 @@ CORE: Final[tuple[e.AnyFact, ...]] = (
     e.DepositSettled(
         account_id=7, deposit_id="d1", amount=10_000_000_000, source="card", settled_at=T
     ),
+    e.PromotionGranted(
+        account_id=7,
+        grant_id="welcome",
+        amount=5_000_000_000,
+        reason="welcome",
+        expires_at=T + 2_592_000,
+        granted_at=T,
+    ),
+    e.PromotionRevoked(account_id=7, grant_id="welcome", reason="abuse", revoked_at=T + 60),
+    e.PromotionClosed(
+        account_id=7,
+        grant_id="welcome",
+        unspent=4_000_000_000,
+        cause="revoked",
+        valid_until=T + 60,
+        closed_at=T + 259_260,
+    ),
     e.CreditRefunded(
         account_id=7, refund_id="r1", deposit_id="d1", amount=1_000_000_000, refunded_at=T
     ),
