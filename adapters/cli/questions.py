@@ -295,10 +295,13 @@ def _print_invoice(found: InvoiceView) -> None:
     )
     columns = ["line", "instance_id", "meter", "quantity", "rate", "amount", "cents", "late"]
     print_rows(found.lines, columns, as_json=False, title="lines", empty="no lines")
-    totals = [(name, shown[name]) for name in ("opening", "movements", "total", "closing", "paid")]
+    totals = [
+        (name, shown[name])
+        for name in ("opening", "movements", "total", "closing", "promotional", "paid", "due")
+    ]
     width = max(len(value) for _, value in totals)
     for name, value in totals:
-        sys.stdout.write(f"{name:<10}  {value:>{width}}\n")
+        sys.stdout.write(f"{name:<11}  {value:>{width}}\n")
 
 
 def balance(

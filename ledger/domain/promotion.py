@@ -45,7 +45,23 @@ def boundaries(grants: Iterable[Grant]) -> list[int]:
 
 
 def drawn(grants: Sequence[Grant], spending: Iterable[Spent]) -> dict[str, int]:
-    """The nanos that each grant has paid: the earliest expiry first, in the order of time.
+    """The nanos that each grant has paid."""
+    paid = {one.grant_id: 0 for one in grants}
+    for payment in payments(grants, spending):
+        paid[payment.grant_id] += payment.amount
+    return paid
+
+
+class Payment(NamedTuple):
+    """What one grant paid of one thing that was spent."""
+
+    grant_id: str
+    spent: Spent
+    amount: int
+
+
+def payments(grants: Sequence[Grant], spending: Iterable[Spent]) -> list[Payment]:
+    """Who paid for what: the earliest expiry first, in the order of time.
 
     A stretch of usage must not hold a second at which a grant begins or ends. A movement is paid by
     the grants that stood before it in the log, also within one second.
@@ -55,15 +71,18 @@ def drawn(grants: Sequence[Grant], spending: Iterable[Spent]) -> dict[str, int]:
         spending, key=lambda one: (_stretch(bounds, one.second), one.position or 0, one.second)
     )
     by_expiry = sorted(grants, key=lambda one: (one.expires_at, one.position))
-    paid = {one.grant_id: 0 for one in grants}
+    rest = {one.grant_id: one.amount for one in grants}
+    found = []
     for spent in in_order:
         left = spent.amount
         for grant in by_expiry:
             if left > 0 and _pays(grant, spent):
-                part = min(left, grant.amount - paid[grant.grant_id])
-                paid[grant.grant_id] += part
+                part = min(left, rest[grant.grant_id])
+                rest[grant.grant_id] -= part
                 left -= part
-    return paid
+                if part:
+                    found.append(Payment(grant.grant_id, spent, part))
+    return found
 
 
 def _stretch(bounds: Sequence[int], second: int) -> int:

@@ -28,6 +28,7 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import account_stream
 from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT, format_dollars
+from ledger.domain.tax import Split
 from ledger.errors import (
     AuthError,
     DeclinedError,
@@ -36,6 +37,8 @@ from ledger.errors import (
     RejectedError,
     UnavailableError,
 )
+from ledger.services import tax_invoices
+from ledger.services.billing import erase_customer
 from ledger.services.credit import lock_credit
 from ledger.services.ledger import Ledger, Unit
 from ledger.store.codec import decode_fact
@@ -116,6 +119,7 @@ def erase_subject(unit: Unit, account_id: int) -> None:
         raise NotFoundError("no_such_account", f"there is no account {account_id}")
     if row[1] is not None:
         return
+    erase_customer(unit, account_id)
     unit.vault.erase(unit.connection, row[0])
     unit.append(
         account_stream(account_id),
@@ -216,8 +220,11 @@ def deposit(
 ) -> None:
     """Book a settled payment; the same id and amount again is the same payment.
 
+    *amount* is what becomes credit; the account's tax comes on top, on the tax invoice.
+
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another amount.
+        RejectedError: `invalid_amount` for a taxed amount that is not whole cents.
     """
     _require_account(unit, account_id)
     _check_reference(deposit_id)
@@ -229,6 +236,7 @@ def deposit(
     if row is not None:
         _same(int(row[0]) == amount, "deposit", deposit_id)
         return
+    tax_invoices.tax_on(unit.connection, account_id, amount)
     unit.append(
         account_stream(account_id),
         DepositSettled(
@@ -239,10 +247,21 @@ def deposit(
             settled_at=unit.now,
         ),
     )
+    tax_invoices.issue(unit, account_id, deposit_id, amount)
 
 
-def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id: str) -> None:
-    """Give unspent credit of one deposit back to its payer.
+def refund(
+    unit: Unit,
+    account_id: int,
+    deposit_id: str,
+    amount: int,
+    refund_id: str,
+    *,
+    reason: str = "refund",
+) -> str | None:
+    """Give unspent credit of one deposit back to its payer; returns the number of the credit note.
+
+    *amount* is gross: credit and the tax that was paid on it go back together.
 
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another refund.
@@ -252,29 +271,38 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
     """
     _check_reference(refund_id)
     _check_amount(amount)
+    documented = tax_invoices.refunded(unit.connection, account_id, refund_id)
+    if documented is not None:
+        _same(documented == (deposit_id, amount), "refund", refund_id)
+        return None
     if _movement(unit, account_id, "refund", refund_id, amount):
         _same(_refunded(unit, account_id, refund_id) == deposit_id, "refund", refund_id)
-        return
+        return None
     row = unit.connection.execute(
         "SELECT amount - refunded FROM deposits WHERE account_id = %s AND deposit_id = %s",
         [account_id, deposit_id],
     ).fetchone()
     if row is None:
         raise NotFoundError("no_such_deposit", f"there is no deposit {deposit_id!r}")
-    if amount > row[0]:
+    invoice = tax_invoices.of_deposit(unit.connection, account_id, deposit_id)
+    parts = Split(amount, 0) if invoice is None else tax_invoices.divide(invoice, amount)
+    if parts.net > row[0]:
         message = f"only {format_dollars(int(row[0]))} of this deposit is left to refund"
         raise RejectedError("over_credit", message, left=format_dollars(int(row[0])))
-    _require_own(unit, account_id, amount)
+    _require_own(unit, account_id, parts.net)
     unit.append(
         account_stream(account_id),
         CreditRefunded(
             account_id=account_id,
             refund_id=refund_id,
             deposit_id=deposit_id,
-            amount=amount,
+            amount=parts.net,
             refunded_at=unit.now,
         ),
     )
+    if invoice is None:
+        return None
+    return tax_invoices.credit(unit, account_id, invoice, parts, refund_id, reason)
 
 
 def transfer(unit: Unit, sender: int, recipient: int, amount: int, transfer_id: str) -> None:

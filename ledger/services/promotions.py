@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ledger.domain.promotion import Grant, Spent, boundaries, drawn
+from ledger.domain.promotion import Grant, Spent, boundaries, drawn, payments
 from ledger.projections.facts.change import FAR_FUTURE
 from ledger.store.database import Connection
 
@@ -37,6 +37,11 @@ class Promotions:
         in_force = sum(nanos for is_good, nanos in left if is_good)
         return in_force, sum(nanos for is_good, nanos in left if not is_good)
 
+    def paid_usage(self, *, before: int) -> int:
+        """Nanos of usage, of seconds before *before*, that grants have paid so far."""
+        found = payments(self.grants, self._spending(0, lambda _: 0, before))
+        return sum(one.amount for one in found if one.spent.position is None)
+
     def paid(self, *, before: int = FAR_FUTURE) -> dict[str, int]:
         """Nanos that each grant has paid for what is folded, of seconds before *before*."""
         return drawn(self.grants, self._spending(0, lambda _: 0, before))
@@ -60,8 +65,13 @@ class Promotions:
         return [*spending, *(one for one in self.movements if one.second < before)]
 
 
-def read_promotions(connection: Connection, account_ids: Collection[int]) -> dict[int, Promotions]:
-    """The promotions of those of *account_ids* that were ever given any."""
+def read_promotions(
+    connection: Connection, account_ids: Collection[int], *, past: bool = False
+) -> dict[int, Promotions]:
+    """The promotions of those of *account_ids* that were ever given any.
+
+    What was spent is read where a grant is open, or with *past* also where none is.
+    """
     found: dict[int, Promotions] = {}
     for account_id, closed_position, unspent, *row in connection.execute(
         _GRANTS, [list(account_ids)]
@@ -71,7 +81,7 @@ def read_promotions(connection: Connection, account_ids: Collection[int]) -> dic
         one.grants.append(grant)
         if closed_position is not None:
             one.closed[grant.grant_id] = (int(unspent), closed_position)
-    if not any(len(one.closed) < len(one.grants) for one in found.values()):
+    if not past and not any(len(one.closed) < len(one.grants) for one in found.values()):
         return found
     ids = list(found)
     for account_id, since, charged in connection.execute(

@@ -36,7 +36,10 @@ class InvoiceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invoice(msgspec.Struct, frozen=True, kw_only=True):
-    """A usage invoice. opening + movements - total = closing."""
+    """A usage invoice. opening + movements - total = closing.
+
+    `status` is paid, issued (an amount is due) or void; `promotional` is what grants paid of it.
+    """
 
     number: str
     account_id: int
@@ -48,6 +51,8 @@ class Invoice(msgspec.Struct, frozen=True, kw_only=True):
     total_cents: int
     closing: Dollars
     paid: Dollars
+    due: Dollars
+    promotional: Dollars
     status: str
     issued_at: Instant
     lines: list[InvoiceLine]

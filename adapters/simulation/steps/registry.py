@@ -12,7 +12,7 @@ from adapters.simulation.world import World
 Values = Mapping[str, Any]
 EXPECTATIONS: Final = {
     "balances", "held", "states", "running", "billed_seconds", "charges", "hosts", "platform",
-    "invoices", "anomalies", "notices", "reliability", "min_bid", "offers", "trial_balance",
+    "invoices", "documents", "anomalies", "notices", "reliability", "min_bid", "offers", "trial_balance",
 }  # fmt: skip
 
 
@@ -36,6 +36,7 @@ class Run(Protocol):
     instances: dict[str, int]
     disputes: dict[str, int]
     boots: int
+    settings: Mapping[str, Any]
 
     def account(self, name: str) -> int:
         """The id of an account, opened when first named."""

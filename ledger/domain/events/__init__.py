@@ -30,6 +30,15 @@ from ledger.domain.events.base import (
     StopReason,
     WaitReason,
 )
+from ledger.domain.events.billing import (
+    BillingChosen,
+    BillingFact,
+    CustomerDetailsErased,
+    CustomerDetailsGiven,
+    IssuerDescribed,
+    PeriodsPlanned,
+    TaxProfileSet,
+)
 from ledger.domain.events.contracts import (
     ContractExtended,
     ContractFact,
@@ -85,9 +94,14 @@ from ledger.domain.events.disputes import (
 from ledger.domain.events.documents import (
     DocumentFact,
     InvoiceIssued,
+    InvoiceIssuedV1,
     InvoiceLine,
     NoticeIssued,
     PeriodClosed,
+    SelfBillingIssued,
+    SelfBillingLine,
+    TaxInvoiceCredited,
+    TaxInvoiceIssued,
 )
 from ledger.domain.events.grants import (
     GrantEnd,
@@ -250,6 +264,8 @@ __all__ = [
     "BalanceAlertRaised",
     "BenchmarkRecorded",
     "BidChanged",
+    "BillingChosen",
+    "BillingFact",
     "CertificationRecorded",
     "CertificationWithdrawn",
     "ChargePosted",
@@ -274,6 +290,8 @@ __all__ = [
     "CreditNoteLine",
     "CreditRefunded",
     "CreditTransferred",
+    "CustomerDetailsErased",
+    "CustomerDetailsGiven",
     "DayCapReached",
     "DepositSettled",
     "DisputeAnswered",
@@ -324,7 +342,9 @@ __all__ = [
     "InstanceStopped",
     "InventoryReported",
     "InvoiceIssued",
+    "InvoiceIssuedV1",
     "InvoiceLine",
+    "IssuerDescribed",
     "JudgedBy",
     "LeaseEnd",
     "LeaseEnded",
@@ -366,6 +386,7 @@ __all__ = [
     "OutageEnded",
     "OutageSettled",
     "PeriodClosed",
+    "PeriodsPlanned",
     "PolicyAdopted",
     "PolicyAdoptedV1",
     "PriceIncreaseAccepted",
@@ -385,6 +406,8 @@ __all__ = [
     "Role",
     "SafetyFact",
     "SecureTierChanged",
+    "SelfBillingIssued",
+    "SelfBillingLine",
     "SmallestBid",
     "SpendCapsSet",
     "StandingFact",
@@ -393,6 +416,9 @@ __all__ = [
     "StorageDebtCleared",
     "StorageDebtNoticed",
     "SubjectErased",
+    "TaxInvoiceCredited",
+    "TaxInvoiceIssued",
+    "TaxProfileSet",
     "Terms",
     "TermsTookEffect",
     "TestimonyFact",
@@ -438,6 +464,7 @@ AnyFact = (
     | CreditFact
     | GrantFact
     | ExhaustionFact
+    | BillingFact
     | DocumentFact
     | DisputeFact
     | EarningsFact
@@ -453,7 +480,7 @@ AnyFact = (
     | UsageFact
     | WebhookFact
 )
-RetiredFact = PolicyAdoptedV1 | InstanceCreatedV1
+RetiredFact = PolicyAdoptedV1 | InstanceCreatedV1 | InvoiceIssuedV1
 """Shapes that only the past wrote."""
 
 

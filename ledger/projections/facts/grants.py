@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledger.domain import events as e
-from ledger.projections.facts.accounts import RENTER_CREDIT, moved, posted
+from ledger.projections.facts.accounts import RENTER_CREDIT, moved, posted, settles
 from ledger.projections.facts.change import Change
 
 PROMO_EXPENSE: Final = "promo_expense"
@@ -30,6 +30,7 @@ def grant_changes(fact: e.GrantFact, position: int) -> Iterator[Change]:
                 ),
             )
             yield posted(fact.account_id, fact.amount)
+            yield settles(fact.account_id, fact.amount)
             yield moved(
                 position,
                 "grant",

@@ -13,6 +13,7 @@ from sqlalchemy import Table
 from ledger.projections.tables import (
     accounts,
     disputes,
+    documents,
     instances,
     machines,
     market,
@@ -30,6 +31,7 @@ __all__ = [
     "USAGE",
     "accounts",
     "disputes",
+    "documents",
     "instances",
     "machines",
     "market",

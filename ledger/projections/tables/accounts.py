@@ -173,10 +173,15 @@ invoices = table(
     money("total"),
     money("closing"),
     money("paid"),
+    money("due"),
+    Column("voided", Boolean, nullable=False),
+    money("promotional"),
     big("issued_at"),
     big("position"),
     Index("invoices_account", "account_id", "position"),
+    Index("invoices_due", "account_id", "position", postgresql_where=text("due > 0")),
 )
+"""Usage invoices: `paid` was covered when it was issued, `due` is what nothing has paid yet."""
 
 invoice_lines = table(
     "invoice_lines",

@@ -51,6 +51,15 @@ metered_accounts = table(
     maybe("dry_at"),
 )
 
+metered_periods = table(
+    "metered_periods",
+    USAGE,
+    big("account_id"),
+    big("boundary"),
+    PrimaryKeyConstraint("account_id", "boundary"),
+)
+"""The instants at which periods begin, of accounts that chose their own."""
+
 metered_platform = table(
     "metered_platform",
     USAGE,

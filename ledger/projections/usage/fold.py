@@ -103,6 +103,11 @@ class UsageFold:
         ):
             self._posting.remember_cut(account_id, second)
 
+        for account_id, boundary in self._connection.execute(
+            "SELECT account_id, boundary FROM metered_periods ORDER BY account_id, boundary"
+        ):
+            self._posting.remember_period(account_id, boundary)
+
     def _prepare(self, page: Sequence[Stored]) -> None:
         """Load the machines and instances of the page that are not in memory, set-based."""
         machines: set[int] = set()
@@ -179,6 +184,10 @@ class UsageFold:
                     fact.period_until,
                     self._dry.get(fact.account_id),
                 )
+            case e.BillingChosen():
+                self._posting.plan(fact.account_id, fact.boundaries, fact.chosen_at)
+            case e.PeriodsPlanned():
+                self._posting.plan(fact.account_id, fact.boundaries)
             case e.PromotionGranted():
                 self._posting.cut(fact.account_id, fact.granted_at)
                 self._posting.cut(fact.account_id, fact.expires_at)
@@ -475,7 +484,7 @@ class UsageFold:
             or start // HOUR != (end - 1) // HOUR
             or start < meter.segment.since
             or end > meter.segment.until
-            or (self._posting.cuts and self._posting.is_cut(meter, start, end))
+            or self._posting.is_cut(meter, start, end)
         ):
             self._slow_block(machine, block, low, position, None)
             return

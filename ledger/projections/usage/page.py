@@ -162,6 +162,10 @@ class Page:
         self.anomalies = AnomalyPage()
         self.cuts: set[tuple[int, int]] = set()
         """(account, second): where promotional credit of an account begins or ends."""
+        self.planned: dict[int, list[int]] = {}
+        """Boundaries of periods that became known, per account."""
+        self.unplanned: dict[int, int] = {}
+        """Accounts whose boundaries later than a second are replaced."""
         self.promotions: dict[tuple[int, int], int] = {}
         """Charged to accounts with promotional credit, by (account, stretch)."""
         self.trims: list[tuple[Covered, int]] = []
@@ -222,6 +226,7 @@ def _write_platform(connection: Connection, page: Page) -> None:
                 [dry for _, dry in page.accounts.values()],
             ],
         )
+    _write_periods(connection, page)
     fresh = [machine for machine in page.machines.values() if machine.dirty]
     if fresh:
         connection.execute(
@@ -234,6 +239,22 @@ def _write_platform(connection: Connection, page: Page) -> None:
         )
         for machine in fresh:
             machine.dirty = False
+
+
+def _write_periods(connection: Connection, page: Page) -> None:
+    if page.unplanned:
+        connection.execute(
+            "DELETE FROM metered_periods p USING unnest(%b::int8[], %b::int8[]) AS old (id, after)"
+            " WHERE p.account_id = old.id AND p.boundary > old.after",
+            [list(page.unplanned), list(page.unplanned.values())],
+        )
+    rows = [(one, boundary) for one, found in page.planned.items() for boundary in found]
+    if rows:
+        connection.execute(
+            "INSERT INTO metered_periods SELECT * FROM unnest(%b::int8[], %b::int8[])"
+            " ON CONFLICT DO NOTHING",
+            _columns(rows),
+        )
 
 
 def _write_meters(connection: Connection, page: Page) -> None:

@@ -12,6 +12,8 @@ from ledger.projections.usage.page import Hour, Page
 from ledger.projections.usage.pieces import HOUR, pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledger.projections.usage.state import Meter, Segment
 
 _MONTHS_MAX: Final = 4_096
@@ -31,6 +33,10 @@ class Posting:
         self._months: dict[int, int] = {}
         self.cuts: dict[int, list[int]] = {}
         """Seconds at which promotional credit of an account begins or ends, ascending."""
+        self.periods: dict[int, list[int]] = {}
+        """Seconds at which periods begin, ascending, of accounts that chose their own."""
+        self._stops: dict[int, list[int]] = {}
+        """Both together: no piece of usage goes over one."""
 
     def cut(self, account_id: int, second: int) -> None:
         """Promotional credit of an account begins or ends at *second*."""
@@ -42,18 +48,41 @@ class Posting:
         seconds = self.cuts.setdefault(account_id, [])
         if second not in seconds:
             insort(seconds, second)
+            self._stop(account_id)
+
+    def plan(self, account_id: int, boundaries: Sequence[int], after: int | None = None) -> None:
+        """Periods of an account begin at these seconds; with *after*, they replace later ones."""
+        known = self.periods.get(account_id, [])
+        if after is not None:
+            known = [one for one in known if one <= after]
+            self.page.unplanned.setdefault(account_id, after)
+            coming = self.page.planned.get(account_id, [])
+            self.page.planned[account_id] = [one for one in coming if one <= after]
+        self.periods[account_id] = sorted({*known, *boundaries})
+        self.page.planned.setdefault(account_id, []).extend(boundaries)
+        self.page.current.clear()
+        self._stop(account_id)
+
+    def remember_period(self, account_id: int, boundary: int) -> None:
+        """Take a stored boundary into memory."""
+        insort(self.periods.setdefault(account_id, []), boundary)
+        self._stop(account_id)
+
+    def _stop(self, account_id: int) -> None:
+        both = {*self.cuts.get(account_id, ()), *self.periods.get(account_id, ())}
+        self._stops[account_id] = sorted(both)
 
     def is_cut(self, meter: Meter, start: int, end: int) -> bool:
-        """True when a cut of the account lies inside `[start, end)`."""
-        seconds = self.cuts.get(meter.account_id)
+        """True when usage of `[start, end)` has to be cut for its account."""
+        seconds = self._stops.get(meter.account_id)
         return seconds is not None and bisect_right(seconds, start) < bisect_right(seconds, end - 1)
 
     def pieces(self, meter: Meter, start: int, end: int) -> list[tuple[int, int, Segment]]:
-        """`[start, end)` cut at hours, changes of terms, and ends of promotional credit."""
+        """`[start, end)` cut at hours, changes of terms, periods, ends of promotional credit."""
         found = pieces(meter, start, end)
-        if not self.cuts or not self.is_cut(meter, start, end):
+        if not self._stops or not self.is_cut(meter, start, end):
             return found
-        seconds = self.cuts[meter.account_id]
+        seconds = self._stops[meter.account_id]
         cut = []
         for first, last, segment in found:
             inside = [one for one in seconds if first < one < last]
@@ -77,7 +106,7 @@ class Posting:
             start // HOUR == (end - 1) // HOUR
             and start >= segment.since
             and end <= segment.until
-            and not (self.cuts and self.is_cut(meter, start, end))
+            and not (self._stops and self.is_cut(meter, start, end))
         ):
             seconds = end - start
             self.post(
@@ -117,7 +146,7 @@ class Posting:
         hour = start // HOUR
         key = (meter.instance_id, hour, segment.number)
         row = self.page.current.get(key)
-        if row is None:
+        if row is None or (self.periods and meter.account_id in self.periods):
             row = self._row(meter, segment, hour, key, start, position)
         segment.dirty = True
         fee_bp = segment.fee_bp
@@ -179,7 +208,7 @@ class Posting:
             hour = a // HOUR
             key = (meter.instance_id, hour, segment.number)
             row = self.page.current.get(key)
-            if row is None:
+            if row is None or (self.periods and meter.account_id in self.periods):
                 row = self._row(meter, segment, hour, key, a, position)
             segment.dirty = True
             segment.q_idle += b - a
@@ -208,8 +237,10 @@ class Posting:
 
     def _period_start(self, meter: Meter, second: int) -> int:
         """The first second of the usage period of an account that holds *second*."""
-        del meter
-        return self._month(second // HOUR)
+        own = self.periods.get(meter.account_id)
+        if own is None:
+            return self._month(second // HOUR)
+        return own[bisect_right(own, second) - 1] if second >= own[0] else 0
 
     def _month(self, hour: int) -> int:
         month = self._months.get(hour)
@@ -218,6 +249,22 @@ class Posting:
                 self._months.clear()
             month = self._months[hour] = month_start(hour * HOUR)
         return month
+
+    def _booked(self, account_id: int, hour: int, start: int) -> int:
+        """The first second of the invoice period in which usage of second *start* is booked.
+
+        Late usage of a period that ended inside an hour is booked a second later, so that it has a
+        row beside that of the new period.
+        """
+        closed = self._closed[account_id]
+        own = self.periods.get(account_id)
+        if own is None:
+            month = self._month(hour)
+            return month if hour * HOUR >= closed or month == month_start(closed) else closed
+        if start < closed:
+            return closed + 1 if closed % HOUR else closed
+        before = bisect_right(own, start)
+        return max(closed, own[before - 1]) if before else closed
 
     def _row(
         self,
@@ -229,9 +276,7 @@ class Posting:
         position: int,
     ) -> Hour:
         """The row of this hour in the invoice period that is open for it now."""
-        month = self._month(hour)
-        closed = self._closed[meter.account_id]
-        booked = month if hour * HOUR >= closed or month == month_start(closed) else closed
+        booked = self._booked(meter.account_id, hour, start)
         row = self.page.hours.get((*key, booked))
         if row is None:
             row = Hour(meter, segment, hour, booked, start, position)

@@ -23,6 +23,7 @@ from ledger.services.policies import (
     maintenance,
     outages,
     periods,
+    self_billing,
     terms,
     top_ups,
     trust,
@@ -45,7 +46,13 @@ from ledger.services.policies.limits import cap_days, end_leases
 from ledger.services.policies.machines import watch_machines
 from ledger.services.policies.maintenance import keep_windows
 from ledger.services.policies.outages import compensate, end_outages
-from ledger.services.policies.periods import ISSUE_AFTER_SECONDS, close_periods, record_gaps
+from ledger.services.policies.periods import (
+    ISSUE_AFTER_SECONDS,
+    close_periods,
+    plan_periods,
+    record_gaps,
+)
+from ledger.services.policies.self_billing import bill_hosts
 from ledger.services.policies.terms import apply_terms, end_reservations
 from ledger.services.policies.top_ups import top_up
 from ledger.services.policies.trust import judge_checks, keep_tiers, review_faults
@@ -72,6 +79,7 @@ _DUE = (
     debt.next_due,
     disputes.next_due,
     periods.next_due,
+    self_billing.next_due,
     maintenance.next_due,
     outages.next_due,
     trust.next_due,
@@ -125,7 +133,9 @@ def _follow_up(ledger: Ledger) -> None:
     recover_receivables(ledger)
     close_grants(ledger)
     close_periods(ledger)
+    plan_periods(ledger)
     invoicing.issue_due(ledger)
+    bill_hosts(ledger)
     record_gaps(ledger)
 
 
