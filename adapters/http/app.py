@@ -24,10 +24,12 @@ from adapters.http.errors import (
 from adapters.http.metrics import Metrics
 from adapters.http.native import (
     accounts,
+    billing,
     calculators,
     contracts,
     corrections,
     disputes,
+    documents,
     grants,
     instances,
     machines,
@@ -62,7 +64,12 @@ _TAGS: Final = {
     "safety": (safety, "Caps, alerts, leases, idleness, cleanup"),
     "top-ups": (top_ups, "Automatic charges: consent first"),
     "usage": (usage, "Signed usage reports"),
-    "records": (records, "Invoices, anomalies, the log"),
+    "documents": (
+        documents,
+        "Invoices, credit notes, self-billing; as PDF, HTML, CSV, XML",
+    ),
+    "billing": (billing, "Periods, time zone, tax, names on documents"),
+    "records": (records, "Usage invoices, anomalies, the log"),
     "trust": (trust, "Ratings, checks, verification, papers"),
     "operations": (operations, "Maintenance, expired contracts"),
     "outages": (outages, "Probes, outages, compensation"),

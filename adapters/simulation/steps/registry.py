@@ -12,7 +12,8 @@ from adapters.simulation.world import World
 Values = Mapping[str, Any]
 EXPECTATIONS: Final = {
     "balances", "held", "states", "running", "billed_seconds", "charges", "hosts", "platform",
-    "invoices", "documents", "anomalies", "notices", "reliability", "min_bid", "offers", "trial_balance",
+    "invoices", "documents", "anomalies", "notices", "reliability", "min_bid", "offers",
+    "trial_balance",
 }  # fmt: skip
 
 

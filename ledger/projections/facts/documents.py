@@ -73,7 +73,7 @@ def _numbered(kind: str, number: str) -> Change:
 
 def _usage_invoice(fact: e.InvoiceIssued, position: int) -> Iterator[Change]:
     yield Change(
-        "INSERT INTO invoices VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, false, %s, %s)",
+        "INSERT INTO invoices VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, false, %s, %s, %s)",
         (
             fact.number,
             fact.account_id,

@@ -1,0 +1,73 @@
+"""Documents as PDF/A-3, made from a template that gets its text as data; e-invoices embedded.
+
+The same document gives the same pages for ever: own fonts, and the second of issue as its date.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+import typst
+from facturx import generate_from_binary
+
+from adapters.documents.einvoice import e_invoice, has_e_invoice
+from adapters.documents.sheet import TITLES, sheet
+from ledger.services.questions.documents import Document
+
+
+def pdf(document: Document) -> bytes:
+    """The document on A4 pages; with its e-invoice inside where it has one."""
+    pages = _pages(document)
+    if not has_e_invoice(document):
+        return pages
+    title = f"{TITLES[document.kind]} {document.number}"
+    issuer = "" if document.issuer is None else document.issuer.name
+    embedded: bytes = generate_from_binary(
+        pages,
+        e_invoice(document),
+        flavor="factur-x",
+        level="en16931",
+        check_xsd=True,
+        pdf_metadata={
+            "author": issuer,
+            "keywords": "Factur-X, invoice",
+            "title": title,
+            "subject": title,
+        },
+        lang="en",
+    )
+    return embedded
+
+
+def png(document: Document, *, ppi: float = 144.0) -> list[bytes]:
+    """The pages as pictures."""
+    found: bytes | list[bytes] = typst.compile(
+        _template(),
+        format="png",
+        sys_inputs=_data(document),
+        ignore_system_fonts=True,
+        ppi=ppi,
+    )
+    return found if isinstance(found, list) else [found]
+
+
+def _pages(document: Document) -> bytes:
+    return typst.compile(
+        _template(),
+        format="pdf",
+        sys_inputs=_data(document),
+        ignore_system_fonts=True,
+        timestamp=document.issued_at,
+        pdf_standards="a-3b",
+    )
+
+
+def _data(document: Document) -> dict[str, str]:
+    return {"sheet": msgspec.json.encode(sheet(document)).decode()}
+
+
+@cache
+def _template() -> bytes:
+    return files("adapters.documents").joinpath("document.typ").read_bytes()
