@@ -17,6 +17,7 @@ MONEY: Final = frozenset({
     "charged", "closing", "credit", "debit", "debt_limit", "deposit", "down_charge", "down_rate",
     "dph_base", "dph_per_gpu", "dph_total", "fee", "floor_per_gpu", "gpu_charge", "gpu_rate",
     "gpu_rate_per_gpu", "held", "host_payable", "host_share", "inet_down_cost", "inet_up_cost",
+    "adjustments", "due", "lapsed", "net", "promotional", "spent", "tax", "unspent",
     "locked", "min_bid", "min_bid_per_gpu", "movements", "opening", "paid", "posted", "rate",
     "reserved_rate", "storage_charge", "storage_cost", "storage_rate", "storage_rate_per_hour",
     "storage_total", "total", "up_charge", "up_rate",

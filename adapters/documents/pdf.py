@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
 import msgspec
 import typst
@@ -15,6 +16,13 @@ from facturx import generate_from_binary
 from adapters.documents.einvoice import e_invoice, has_e_invoice
 from adapters.documents.sheet import TITLES, sheet
 from ledger.services.questions.documents import Document
+
+_END_OF_CYRILLIC: Final = 0x530
+_SIGNS: Final = "–—‘’“”•…€−·"
+_MARKED: Final = (
+    "Signs of other scripts cannot be printed here and are marked with a question mark; the"
+    " electronic forms of this document have them."
+)
 
 
 def pdf(document: Document) -> bytes:
@@ -54,10 +62,28 @@ def png(document: Document, *, ppi: float = 144.0) -> list[bytes]:
 
 
 def _pages(document: Document) -> bytes:
+    """PDF/A-3; what the fonts do not have is marked, for PDF/A takes no text without its shape."""
+    data = _data(document)
+    try:
+        return _printed(document, data)
+    except typst.TypstError as error:
+        if "could not be displayed" not in str(error):
+            raise
+    shown = sheet(document)
+    marked = msgspec.json.encode({**msgspec.to_builtins(shown), "notes": [*shown.notes, _MARKED]})
+    return _printed(document, {"sheet": "".join(map(_printable, marked.decode()))})
+
+
+def _printable(sign: str) -> str:
+    is_known = ord(sign) < _END_OF_CYRILLIC or sign in _SIGNS
+    return sign if is_known and sign.isprintable() else "?"
+
+
+def _printed(document: Document, data: dict[str, str]) -> bytes:
     return typst.compile(
         _template(),
         format="pdf",
-        sys_inputs=_data(document),
+        sys_inputs=data,
         ignore_system_fonts=True,
         timestamp=document.issued_at,
         pdf_standards="a-3b",

@@ -307,7 +307,7 @@ def _usage_credit(connection: Connection, note: CreditNoteView) -> dict[str, Any
 
 def _usage_invoice(connection: Connection, found: InvoiceView) -> dict[str, Any]:
     disks = {
-        instance: size
+        instance: int(size)
         for instance, size in connection.execute(
             "SELECT instance_id, disk_bytes FROM instances WHERE instance_id = ANY(%s)",
             [[line.instance_id for line in found.lines]],
