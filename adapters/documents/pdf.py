@@ -18,7 +18,7 @@ from adapters.documents.sheet import TITLES, sheet
 from ledger.services.questions.documents import Document
 
 _END_OF_CYRILLIC: Final = 0x530
-_SIGNS: Final = "–—‘’“”•…€−·"
+_SIGNS: Final = "\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u2026\u20ac\u2212"
 _MARKED: Final = (
     "Signs of other scripts cannot be printed here and are marked with a question mark; the"
     " electronic forms of this document have them."
