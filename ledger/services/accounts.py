@@ -257,7 +257,7 @@ def refund(
     amount: int,
     refund_id: str,
     *,
-    reason: str = "refund",
+    cause: tax_invoices.Cause | None = None,
 ) -> str | None:
     """Give unspent credit of one deposit back to its payer; returns the number of the credit note.
 
@@ -302,7 +302,9 @@ def refund(
     )
     if invoice is None:
         return None
-    return tax_invoices.credit(unit, account_id, invoice, parts, refund_id, reason)
+    return tax_invoices.credit(
+        unit, account_id, invoice, parts, refund_id, cause or tax_invoices.Cause()
+    )
 
 
 def transfer(unit: Unit, sender: int, recipient: int, amount: int, transfer_id: str) -> None:

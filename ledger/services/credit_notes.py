@@ -128,11 +128,13 @@ def _refund(
     if voids and amount < invoice.left:
         message = f"only a note over the whole remainder, {format_dollars(invoice.left)}, voids it"
         raise RejectedError("invalid_args", message)
-    if voids and approval(unit, f"void {invoice.number}", by.actor, 0) is None:
+    approved_by = approval(unit, f"void {invoice.number}", by.actor, 0) if voids else None
+    if voids and approved_by is None:
         message = f"voiding needs a second person: an approval of `void {invoice.number}`"
         raise RejectedError("second_approval_required", message)
+    cause = tax_invoices.Cause(reason, by.actor, approved_by, voids)
     refund_id = f"CN-{unit.next_id('credit_note'):08d}"
-    number = accounts.refund(unit, account_id, invoice.deposit_id, amount, refund_id, reason=reason)
+    number = accounts.refund(unit, account_id, invoice.deposit_id, amount, refund_id, cause=cause)
     assert number is not None
     return number
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ledger.domain.dispute import PLATFORM
 from ledger.domain.events import TaxInvoiceCredited, TaxInvoiceIssued
 from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT, format_dollars
@@ -106,8 +107,17 @@ def divide(invoice: TaxInvoice, gross: int) -> Split:
     return credited(invoice.original, invoice.credited, gross)
 
 
+class Cause(NamedTuple):
+    """Why a credit note is issued, by whom, and whether it ends its document."""
+
+    reason: str = "refund"
+    actor: str = PLATFORM
+    approved_by: str | None = None
+    voids: bool = False
+
+
 def credit(
-    unit: Unit, account_id: int, invoice: TaxInvoice, parts: Split, refund_id: str, reason: str
+    unit: Unit, account_id: int, invoice: TaxInvoice, parts: Split, refund_id: str, cause: Cause
 ) -> str | None:
     """Issue the credit note of a refund; its number. Parts of a cent have no document."""
     if parts.gross % NANOS_PER_CENT:
@@ -122,7 +132,10 @@ def credit(
             refund_id=refund_id,
             net=parts.net,
             tax=parts.tax,
-            reason=reason,
+            reason=cause.reason,
+            voids=cause.voids,
+            actor=cause.actor,
+            approved_by=cause.approved_by,
             issued_at=unit.now,
         ),
     )

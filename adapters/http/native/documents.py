@@ -122,15 +122,12 @@ async def show_document(
     if isinstance(found, bytes):
         return Response(found, media_type="application/json")
     made = await anyio.to_thread.run_sync(FORMS[form].make, found)
-    media_type = FORMS[form].media_type
-    if media_type.startswith("text/"):
-        media_type += "; charset=utf-8"
     headers = {
         "content-disposition": f'inline; filename="{plain}.{form}"',
         "vary": "accept",
         "x-content-type-options": "nosniff",
     }
-    return Response(made, media_type=media_type, headers=headers)
+    return Response(made, media_type=FORMS[form].media_type, headers=headers)
 
 
 @get("/v1/invoice-preview", opt=allowed(*ANYONE), summary="Preview the running period")

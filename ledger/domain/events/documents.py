@@ -110,7 +110,10 @@ class TaxInvoiceIssued(Fact, tag="tax_invoice.issued.v1"):
 
 
 class TaxInvoiceCredited(Fact, tag="tax_invoice.credited.v1"):
-    """The credit note of a tax invoice: `net` of its credit and `tax` went back to the payer."""
+    """The credit note of a tax invoice: `net` of its credit and `tax` went back to the payer.
+
+    One that `voids` takes the whole remainder, and a second person approved it.
+    """
 
     account_id: int
     number: str
@@ -119,6 +122,9 @@ class TaxInvoiceCredited(Fact, tag="tax_invoice.credited.v1"):
     net: int
     tax: int
     reason: str
+    voids: bool
+    actor: str
+    approved_by: str | None
     issued_at: int
 
 

@@ -118,7 +118,7 @@ def _usage_invoice(fact: e.InvoiceIssued, position: int) -> Iterator[Change]:
 
 def _tax_credit(fact: e.TaxInvoiceCredited, position: int) -> Iterator[Change]:
     yield Change(
-        "INSERT INTO tax_credits VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "INSERT INTO tax_credits VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
             fact.number,
             fact.account_id,
@@ -127,6 +127,9 @@ def _tax_credit(fact: e.TaxInvoiceCredited, position: int) -> Iterator[Change]:
             fact.net,
             fact.tax,
             fact.reason,
+            fact.voids,
+            fact.actor,
+            fact.approved_by,
             fact.issued_at,
             position,
         ),

@@ -209,12 +209,15 @@ def cents_of(nanos: int) -> int:
 def _tax_invoice(connection: Connection, number: str) -> dict[str, Any]:
     row = connection.execute(
         "SELECT account_id, deposit_id, net, tax, credited_net + credited_tax, country, rate_bp,"
-        " treatment, issued_at, position FROM tax_invoices WHERE number = %s",
+        " treatment, issued_at, position, EXISTS (SELECT 1 FROM tax_credits c"
+        "  WHERE c.document = i.number AND c.voids) FROM tax_invoices i WHERE number = %s",
         [number],
     ).fetchone()
     assert row is not None
     net, tax, back = int(row[2]), int(row[3]), int(row[4])
     status = "paid" if not back else "credited" if back == net + tax else "partly_credited"
+    if row[10]:
+        status = "void"
     return {
         "kind": "tax_invoice",
         "account_id": row[0],

@@ -100,6 +100,9 @@ CORE: Final[tuple[e.AnyFact, ...]] = (
         net=1_000_000_000,
         tax=190_000_000,
         reason="refund",
+        voids=False,
+        actor="platform",
+        approved_by=None,
         issued_at=T,
     ),
     e.SelfBillingIssued(
