@@ -69,7 +69,7 @@ def test_the_e_invoice_of_a_real_top_up_and_of_its_refund_are_valid(api: Api, nu
     xml = api("alice", "GET", f"/v1/invoices/{number}.xml").content
     assert broken_rules(xml) == []
     note = {
-        "account_id": api.accounts["alice"], "document": number, "amount": "1", "reason": "goodwill",
+        "account_id": api.accounts["alice"], "document": number, "amount": "1", "reason": "gift",
     }  # fmt: skip
     refund = {
         "account_id": api.accounts["alice"], "deposit_id": "bank-1", "amount": "1", "id": "r",

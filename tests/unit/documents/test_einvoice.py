@@ -139,7 +139,8 @@ def test_the_pdf_carries_its_e_invoice_as_pdf_a_3(make: Any) -> None:
     name, xml = facturx.get_xml_from_pdf(content)
     assert (name, xml) == ("factur-x.xml", e_invoice(document))
     reader = pypdf.PdfReader(io.BytesIO(content))
-    metadata = reader.root_object["/Metadata"].get_data().decode()
+    stream: Any = reader.root_object["/Metadata"]
+    metadata = stream.get_data().decode()
     assert re.search(r"<pdfaid:part>3</pdfaid:part>", metadata)
     assert "urn:factur-x:pdfa:CrossIndustryDocument:invoice:1p0#" in metadata
     assert "/OutputIntents" in reader.root_object
