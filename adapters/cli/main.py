@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
-from adapters.cli import calc, keys, offers, questions, running, supervising
+from adapters.cli import calc, grants, keys, offers, questions, running, supervising
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
 OK: Final = 0
@@ -94,6 +94,7 @@ for question in (
     questions.explain,
     questions.invoice,
     questions.balance,
+    grants.grants,
     questions.transfers,
     questions.events,
     questions.policy,
@@ -103,6 +104,7 @@ app.command(questions.trial_balance, name="trial-balance", group=_ASK)
 app.command(calc_app)
 app.command(keys_app)
 app.command(keys.deposit, group=_WRITE)
+app.command(grants.grant, group=_WRITE)
 
 
 def main() -> NoReturn:

@@ -25,7 +25,7 @@ MONEY: Final = frozenset({
 TIMES: Final = frozenset({
     "at", "bid_effective_at", "booked", "closed_at", "created_at", "decided_at", "destroyed_at",
     "effective_at", "enrolled_at", "erased_at", "exhausted_at", "expires_at", "first_run_at",
-    "hour", "issued_at", "last_report_at", "last_used_at", "listed_at", "occurred_at",
+    "granted_at", "hour", "issued_at", "last_report_at", "last_used_at", "listed_at", "occurred_at",
     "offline_since", "opened_at", "period_from", "period_until", "placed_at", "received_at",
     "recorded_at", "registered_at", "revoked_at", "second", "segment_from", "segment_until",
     "start", "stopped_at", "term_from", "term_until", "terms_due_at", "until", "used_from",
