@@ -21,6 +21,14 @@ from ledger.domain.events.accounts import (
     ApiKeyRevoked,
     SubjectErased,
 )
+from ledger.domain.events.adjustments import (
+    AccountAdjusted,
+    AdjustedAgainst,
+    AdjustedBook,
+    AdjustmentFact,
+    DebtBook,
+    DebtWrittenOff,
+)
 from ledger.domain.events.base import (
     ContractKind,
     Fact,
@@ -30,6 +38,13 @@ from ledger.domain.events.base import (
     Role,
     StopReason,
     WaitReason,
+)
+from ledger.domain.events.budgets import (
+    BudgetFact,
+    BudgetPercent,
+    BudgetReached,
+    BudgetRemoved,
+    BudgetSet,
 )
 from ledger.domain.events.contracts import (
     ContractExtended,
@@ -128,6 +143,13 @@ from ledger.domain.events.machines import (
     MachineUnlisted,
     MachineWentOffline,
 )
+from ledger.domain.events.mail import (
+    MailDeadLettered,
+    MailFact,
+    MailRequeued,
+    MailSettingsSet,
+    MailStopped,
+)
 from ledger.domain.events.offers import (
     AllocatedGpus,
     AllocationDecided,
@@ -158,6 +180,17 @@ from ledger.domain.events.platform import (
     Compensation,
     PolicyAdopted,
     PolicyAdoptedV1,
+)
+from ledger.domain.events.reconciliation import (
+    FindingCorrected,
+    FindingExplained,
+    FindingOpened,
+    FindingReopened,
+    FindingState,
+    FindingUnit,
+    JobName,
+    ReconciliationCompleted,
+    ReconciliationFact,
 )
 from ledger.domain.events.safety import (
     BalanceAlert,
@@ -237,10 +270,14 @@ from ledger.domain.events.webhooks import (
 
 __all__ = [
     "USAGE_REPORTED",
+    "AccountAdjusted",
     "AccountExhausted",
     "AccountFact",
     "AccountOpened",
     "AccountRestored",
+    "AdjustedAgainst",
+    "AdjustedBook",
+    "AdjustmentFact",
     "AgentEpochOpened",
     "AgentEquivocated",
     "AllocatedGpus",
@@ -254,6 +291,11 @@ __all__ = [
     "BalanceAlertRaised",
     "BenchmarkRecorded",
     "BidChanged",
+    "BudgetFact",
+    "BudgetPercent",
+    "BudgetReached",
+    "BudgetRemoved",
+    "BudgetSet",
     "CertificationRecorded",
     "CertificationWithdrawn",
     "ChargePosted",
@@ -280,6 +322,8 @@ __all__ = [
     "CreditRefunded",
     "CreditTransferred",
     "DayCapReached",
+    "DebtBook",
+    "DebtWrittenOff",
     "DepositSettled",
     "DisputeAnswered",
     "DisputeClaim",
@@ -299,7 +343,13 @@ __all__ = [
     "ExhaustionFact",
     "Fact",
     "FilingRestricted",
+    "FindingCorrected",
+    "FindingExplained",
     "FindingFact",
+    "FindingOpened",
+    "FindingReopened",
+    "FindingState",
+    "FindingUnit",
     "FoundDifference",
     "GpuCleared",
     "GpuHealthChanged",
@@ -328,6 +378,7 @@ __all__ = [
     "InventoryReported",
     "InvoiceIssued",
     "InvoiceLine",
+    "JobName",
     "JudgedBy",
     "LeaseEnd",
     "LeaseEnded",
@@ -349,6 +400,11 @@ __all__ = [
     "MachineUnlisted",
     "MachineVerified",
     "MachineWentOffline",
+    "MailDeadLettered",
+    "MailFact",
+    "MailRequeued",
+    "MailSettingsSet",
+    "MailStopped",
     "MaintenanceAnnounced",
     "MaintenanceCancelled",
     "MaintenanceCategory",
@@ -377,6 +433,8 @@ __all__ = [
     "ProbeLocationRegistered",
     "ProbeLocationRemoved",
     "ReceivableRecovered",
+    "ReconciliationCompleted",
+    "ReconciliationFact",
     "RentalKind",
     "ReservationBought",
     "ReservationEnded",
@@ -460,6 +518,10 @@ AnyFact = (
     | UsageFact
     | VolumeFact
     | WebhookFact
+    | ReconciliationFact
+    | AdjustmentFact
+    | MailFact
+    | BudgetFact
 )
 RetiredFact = PolicyAdoptedV1 | InstanceCreatedV1
 """Shapes that only the past wrote."""

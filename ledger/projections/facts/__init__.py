@@ -17,6 +17,8 @@ from ledger.projections.facts.accounts import (
     document_changes,
     exhaustion_changes,
 )
+from ledger.projections.facts.adjustments import adjustment_changes
+from ledger.projections.facts.budgets import budget_changes
 from ledger.projections.facts.change import Change
 from ledger.projections.facts.contracts import contract_changes
 from ledger.projections.facts.corrections import correction_changes
@@ -27,9 +29,11 @@ from ledger.projections.facts.disputes import (
 )
 from ledger.projections.facts.instances import instance_changes
 from ledger.projections.facts.machines import machine_changes
+from ledger.projections.facts.mail import mail_changes
 from ledger.projections.facts.market import REFRESH, REFRESH_OF_CONTRACT, offer_changes, refresh
 from ledger.projections.facts.operations import operation_changes
 from ledger.projections.facts.rating import RERATE, rerate
+from ledger.projections.facts.reconciliation import reconciliation_changes
 from ledger.projections.facts.safety import safety_changes
 from ledger.projections.facts.trust import (
     check_changes,
@@ -138,6 +142,10 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.UsageFact, _nothing),
     (e.VolumeFact, volume_changes),
     (e.WebhookFact, webhook_changes),
+    (e.ReconciliationFact, reconciliation_changes),
+    (e.AdjustmentFact, adjustment_changes),
+    (e.MailFact, mail_changes),
+    (e.BudgetFact, budget_changes),
 )
 """Who folds what: each group of the catalogue with its function."""
 _FOLDS: Final[dict[type[e.Fact], _Fold]] = {
