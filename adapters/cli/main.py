@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
-from adapters.cli import calc, keys, offers, questions, running, supervising
+from adapters.cli import books, calc, keys, offers, questions, running, supervising
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
 OK: Final = 0
@@ -69,6 +69,14 @@ calc_app.command(calc.useful_hour, name="useful-hour")
 calc_app.command(calc.memory)
 calc_app.command(calc.transfer)
 calc_app.command(calc.budget)
+books_app = App(
+    name="books", help="The books: journals, balances, lines as of any instant.", group=_ASK
+)
+books_app.command(books.export)
+books_app.command(books.trial_balance, name="trial-balance")
+books_app.command(books.balances)
+books_app.command(books.statement)
+books_app.command(books.general_ledger, name="ledger")
 scenario_app = App(name="scenario", help="Scenarios: the business as text.", group=_RUN)
 scenario_app.command(running.scenario_run, name="run")
 
@@ -102,6 +110,7 @@ for question in (
 ):
     app.command(question, group=_ASK)
 app.command(questions.trial_balance, name="trial-balance", group=_ASK)
+app.command(books_app)
 app.command(calc_app)
 app.command(keys_app)
 app.command(keys.deposit, group=_WRITE)

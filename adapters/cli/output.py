@@ -13,7 +13,8 @@ from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars
 
 MONEY: Final = frozenset({
-    "accrued", "amount", "available", "base_rate", "bid", "burn_per_hour", "captured", "charge",
+    "accrued", "amount", "available", "balance", "base_rate", "bid", "burn_per_hour", "captured",
+    "charge",
     "charged", "closing", "credit", "debit", "debt_limit", "deposit", "down_charge", "down_rate",
     "dph_base", "dph_per_gpu", "dph_total", "fee", "floor_per_gpu", "gpu_charge", "gpu_rate",
     "gpu_rate_per_gpu", "held", "host_payable", "host_share", "inet_down_cost", "inet_up_cost",
@@ -25,7 +26,8 @@ TIMES: Final = frozenset({
     "at", "bid_effective_at", "booked", "closed_at", "created_at", "decided_at", "destroyed_at",
     "effective_at", "enrolled_at", "erased_at", "exhausted_at", "expires_at", "first_run_at",
     "hour", "issued_at", "last_report_at", "last_used_at", "listed_at", "occurred_at",
-    "offline_since", "opened_at", "period_from", "period_until", "placed_at", "received_at",
+    "offline_since", "opened_at", "period_from", "period_until", "placed_at", "posted_at",
+    "received_at",
     "recorded_at", "registered_at", "revoked_at", "second", "segment_from", "segment_until",
     "start", "stopped_at", "term_from", "term_until", "terms_due_at", "until", "used_from",
     "used_until", "waiting_since",

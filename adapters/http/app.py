@@ -24,6 +24,7 @@ from adapters.http.errors import (
 from adapters.http.metrics import Metrics
 from adapters.http.native import (
     accounts,
+    books,
     calculators,
     contracts,
     corrections,
@@ -54,6 +55,7 @@ MAX_BODY_BYTES: Final = 131_072
 _TAGS: Final = {
     "accounts": (accounts, "Accounts, API keys, balances"),
     "money": (money, "Deposits, transfers, holds, charges"),
+    "books": (books, "Statements, the general ledger, balances as of any instant"),
     "machines": (machines, "Registration, enrolment, listings"),
     "offers": (offers, "The market: search, quotes, auctions"),
     "instances": (instances, "Renting and ticks"),
