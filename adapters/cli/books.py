@@ -25,7 +25,7 @@ Day = Annotated[str | None, Parameter(help="A UTC day such as 2026-03-01, from i
 
 def export(
     *,
-    format: Annotated[  # noqa: A002 - the option's name
+    format: Annotated[
         Literal["beancount", "hledger"], Parameter(help="Which program reads it.")
     ] = "beancount",
     start: Annotated[Day, Parameter(name="--from")] = None,

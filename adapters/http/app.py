@@ -29,6 +29,7 @@ from adapters.http.native import (
     contracts,
     corrections,
     disputes,
+    findings,
     instances,
     machines,
     money,
@@ -74,6 +75,7 @@ _TAGS: Final = {
     "disputes": (disputes, "Disputes: opened, held, answered, resolved"),
     "witnesses": (witnesses, "Heartbeats, and minutes that contradict each other"),
     "corrections": (corrections, "Reversals, replacements, credit notes"),
+    "findings": (findings, "Reconciliation: what was compared and did not agree"),
     "calculators": (calculators, "Estimates before renting; they change nothing"),
 }
 

@@ -51,7 +51,7 @@ class FindingOpened(Fact, tag="finding.opened.v1"):
 
 
 class FindingReopened(Fact, tag="finding.reopened.v1"):
-    """What had been corrected was found again."""
+    """What had been corrected was found again, or what was explained, with other numbers."""
 
     finding_id: int
     expected: int
@@ -60,7 +60,7 @@ class FindingReopened(Fact, tag="finding.reopened.v1"):
 
 
 class FindingExplained(Fact, tag="finding.explained.v1"):
-    """Why the sides may disagree; it is found again on later days without a word."""
+    """Why the sides may disagree by these numbers."""
 
     finding_id: int
     reason: str
