@@ -24,6 +24,7 @@ from adapters.http.errors import (
 from adapters.http.metrics import Metrics
 from adapters.http.native import (
     accounts,
+    adjustments,
     books,
     calculators,
     contracts,
@@ -75,6 +76,7 @@ _TAGS: Final = {
     "disputes": (disputes, "Disputes: opened, held, answered, resolved"),
     "witnesses": (witnesses, "Heartbeats, and minutes that contradict each other"),
     "corrections": (corrections, "Reversals, replacements, credit notes"),
+    "adjustments": (adjustments, "Movements by hand, and debt written off"),
     "findings": (findings, "Reconciliation: what was compared and did not agree"),
     "calculators": (calculators, "Estimates before renting; they change nothing"),
 }

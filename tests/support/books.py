@@ -30,7 +30,7 @@ def second(text: str) -> int:
 
 
 def business(market: Market) -> tuple[int, int, int]:
-    """Deposits, a transfer, a captured hold, a refund, usage over a month end; (alice, bob, one)."""
+    """Deposits, a transfer, a captured hold, usage over a month end; (alice, bob, instance)."""
     alice, carol = market.account("alice", 100 * DOLLAR), market.account("carol", 7)
     machine = market.machine("bob", gpu_hour=333_333_333)
     bob = market.account("bob")
@@ -40,9 +40,9 @@ def business(market: Market) -> tuple[int, int, int]:
         accounts.capture_hold(unit, carol, "job-1", 1_000_000_001)
     one = market.rent(alice, machine)
     market.confirm(machine, one)
-    market.run(machine, [one], 5_400, up=1_500, down=250_000)
+    market.run(machine, [one], 14_400, up=1_500, down=250_000, report_seconds=300)
     market.clock.move_to(second("2026-03-31T23:30:00"))
-    market.run(machine, [one], 3_601, up=1_500, down=250_000)
+    market.run(machine, [one], 3_601, up=1_500, down=250_000, report_seconds=300)
     with market.ledger.unit() as unit:
         rentals.stop(unit, one)
     market.project()

@@ -139,8 +139,8 @@ def _usage(connection: Connection) -> list[Difference]:
                 about = f"account-{account_id}"
                 found.append(Difference(kind, about, added, stands, "nanos", detail))
     for segment in connection.execute(_SEGMENTS):
-        kept, added = segment[2 : 2 + len(_PARTS)], segment[2 + len(_PARTS) :]
-        for name, one, other in zip(_PARTS, kept, added, strict=True):
+        kept, summed = segment[2 : 2 + len(_PARTS)], segment[2 + len(_PARTS) :]
+        for name, one, other in zip(_PARTS, kept, summed, strict=True):
             if one != other:
                 about = f"instance-{segment[0]}.{segment[1]}.{name}"
                 unit: FindingUnit = "rows" if name.endswith("quantity") else "nanos"
