@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from adapters.mail.settings import configured as configured_mail
 from ledger.errors import RejectedError
 from ledger.services import accounts
 from ledger.services.ledger import Ledger
@@ -67,6 +68,7 @@ def serve(
     os.environ[_PARENT_VARIABLE] = str(os.getpid())
     with_api = only in (None, "api")
     configured_reach()
+    configured_mail()
     if with_api:
         _require_port(host, port)
     ledger = Ledger.open(home)
@@ -108,6 +110,7 @@ def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
     keeper.start()
     scheduler = start_jobs(ledger) if "jobs" in parts else None
     sending = _start_webhooks(ledger, stop) if "jobs" in parts else None
+    mailing = _start_mail(ledger, stop) if "jobs" in parts else None
     if "projections" in parts:
         run_projections(ledger, stop)
     stop.wait()
@@ -115,6 +118,8 @@ def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
         scheduler.shutdown(wait=True)
     if sending is not None:
         sending.join()
+    if mailing is not None:
+        mailing.join()
     keeper.join()
     return 0
 
@@ -131,6 +136,25 @@ def _start_webhooks(ledger: Ledger, stop: threading.Event) -> threading.Thread:
     leadership = Leadership(ledger, WEBHOOKS_LOCK)
     args = [ledger, leadership, stop, configured_reach()]
     thread = threading.Thread(target=run_webhooks, args=args, name="webhooks")
+    thread.start()
+    return thread
+
+
+def _start_mail(ledger: Ledger, stop: threading.Event) -> threading.Thread | None:
+    """Send notices by mail, in a thread of its own; none where no mail server is configured.
+
+    Raises:
+        RejectedError: `invalid_setting`.
+    """
+    from adapters.jobs import MAIL_LOCK, Leadership
+    from adapters.mail.sender import run_mail
+    from adapters.mail.smtp import SmtpClient
+
+    settings = configured_mail()
+    if settings is None:
+        return None
+    args = [ledger, Leadership(ledger, MAIL_LOCK), stop, SmtpClient(settings)]
+    thread = threading.Thread(target=run_mail, args=args, name="mail")
     thread.start()
     return thread
 

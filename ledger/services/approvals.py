@@ -1,7 +1,8 @@
 """What two people must agree on: one says so beforehand, the other then does it.
 
 An approval names its subject in words (`void USE-00000001`, `correct correction-3`,
-`file account-7`, `adjust account-7.250.5`), holds for a day, for one command, and never for the one who gave it.
+`file account-7`, `adjust account-7.250.5`), holds for a day, for one command, and never for the one
+who gave it.
 """
 
 from __future__ import annotations

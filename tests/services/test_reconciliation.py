@@ -217,22 +217,25 @@ def test_reports_that_are_missing_are_found_until_they_come(market: Market) -> N
     """A machine's missing seconds of a day are one finding, closed when they were reported late."""
     machine, one = whole_day(market)
     day = FIRST_DAY + 2 * DAY
-    late = [
+    market.long_run(machine, [one], DAY - 3_600)
+    spooled = [
         market.seal(
             machine,
             day + first,
             300,
             [constant_block(one, day + first, 300, "running", up=0, down=0, util=90)],
         )
-        for first in range(0, 3_600, 300)
+        for first in range(DAY - 3_600, DAY, 300)
     ]
-    market.clock.move_to(day + 3_600)
-    market.long_run(machine, [one], DAY - 3_600)
+    market.clock.move_to(day + DAY)
     market.project()
     (found,) = run(market, "reports", day).differences
     assert (found.kind, found.about) == ("reports_missing", f"machine-{machine}")
     assert (found.expected, found.actual) == (DAY, DAY - 3_600)
-    assert {answer.status for answer in market.deliver(*late)} != {"accepted"}
+    assert {answer.status for answer in market.deliver(*spooled)} == {"accepted"}
+    market.project()
+    assert run(market, "reports", day).is_clean
+    assert states(market) == ["corrected"]
 
 
 def test_instances_that_a_host_should_not_show_are_found(market: Market) -> None:

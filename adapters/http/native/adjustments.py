@@ -58,7 +58,8 @@ class NewAdjustment(Body):
 class NewWriteOff(Body):
     """All that an account owes, or `amount` of it, will not be paid.
 
-    Above $100 another admin first approves `write-off account-<id>`. `receivable`: what a host owes.
+    Above $100 another admin first approves `write-off account-<id>`. `receivable`: what a host
+    owes.
     """
 
     EXAMPLE: ClassVar[dict[str, Any]] = {
