@@ -1,1 +1,1 @@
-"""Sends notices by mail: `settings` from the environment, `smtp` makes one attempt, `sender` loops."""
+"""Sends notices by mail: `settings` from the environment, `smtp` an attempt, `sender` the loop."""

@@ -1,4 +1,4 @@
-"""How mail leaves: a server and an account there, from the environment; without a host, none does."""
+"""How mail leaves: a server and a user there, from the environment; without a host none does."""
 
 from __future__ import annotations
 

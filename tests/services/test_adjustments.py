@@ -11,7 +11,7 @@ from ledger.services import approvals, reconciliation, rentals
 from ledger.services.adjustments import Adjustment, WriteOff, adjust, write_off
 from ledger.services.policies import close_periods, run_due
 from ledger.services.questions.balances import balance, trial_balance
-from tests.support.books import APRIL, DAY, MARCH
+from tests.support.books import APRIL, DAY
 from tests.support.market import DOLLAR, START, Market
 
 BY = Authority("account-90", 1)
@@ -105,7 +105,7 @@ def test_above_the_limit_a_second_person_agrees_to_exactly_this(market: Market) 
 
 
 def test_a_closed_month_is_named_and_takes_nothing(market: Market) -> None:
-    """An adjustment of March that is made in April posts in April and names March."""
+    """An adjustment of March that is made in April posts in April and names the period of March."""
     alice = market.account("alice", 10 * DOLLAR)
     machine = market.machine()
     one = market.rent(alice, machine)
@@ -117,7 +117,7 @@ def test_a_closed_month_is_named_and_takes_nothing(market: Market) -> None:
     row = market.connection.execute(
         "SELECT period_from, effective_at, adjusted_at FROM adjustments"
     ).fetchone()
-    assert row == (MARCH, START, APRIL + 3_600)
+    assert row == (START, START, APRIL + 3_600)
     moved = market.connection.execute(
         "SELECT occurred_at FROM movements WHERE kind = 'adjustment'"
     ).fetchone()
@@ -158,7 +158,7 @@ def debtor(market: Market) -> int:
     """Alice owes for what she used after her credit was gone; her instance is destroyed."""
     alice = market.account("alice", DOLLAR)
     machine = market.machine(gpu_hour=36_000_000)
-    one = market.rent(alice, machine, disk_gb=2_000)
+    one = market.rent(alice, machine)
     market.confirm(machine, one)
     market.run(machine, [one], 7_200, report_seconds=300)
     market.project()
