@@ -29,7 +29,8 @@ _STEPS: Final[tuple[tuple[BudgetPercent, NoticeCode], ...]] = (
 )
 # Spent so far this month under each label that has a budget.
 _SPENT: Final = f"""
-SELECT b.account_id, b.label, b.amount, CASE WHEN b.month_from = %(month)s THEN b.percent ELSE 0 END,
+SELECT b.account_id, b.label, b.amount,
+       CASE WHEN b.month_from = %(month)s THEN b.percent ELSE 0 END,
        coalesce(sum({USAGE_CHARGE}), 0)
 FROM budgets b JOIN {LABELLED} c ON c.account_id = b.account_id AND c.label = b.label
 JOIN usage_hours h ON h.instance_id = c.instance_id AND h.hour >= %(hour)s
@@ -63,7 +64,7 @@ def set_budget(unit: Unit, account_id: int, label: str, amount: int) -> None:
         "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
     ).fetchone():
         raise NotFoundError("no_such_account", f"there is no account {account_id}")
-    known = dict(
+    known: dict[str, int] = dict(
         unit.connection.execute(
             "SELECT label, amount FROM budgets WHERE account_id = %s", [account_id]
         ).fetchall()
@@ -92,7 +93,7 @@ def remove_budget(unit: Unit, account_id: int, label: str) -> None:
 
 
 def watch_budgets(ledger: Ledger) -> None:
-    """Tell who has spent 80 % or 100 % of a budget; looked at once a minute, where there are any."""
+    """Tell who has spent 80 % or 100 % of a budget; looked at once a minute, if there are any."""
     minute = ledger.clock() // _EVERY_SECONDS * _EVERY_SECONDS
     with ledger.reading() as connection:
         row = connection.execute(

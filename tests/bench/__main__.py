@@ -31,7 +31,7 @@ from ledger.projections.runner import UsageRunner
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.log import read_page
-from tests.bench import market, reliability
+from tests.bench import books, market, reliability
 from tests.bench.load import drive
 from tests.bench.prepare import Fleet, request
 from tests.bench.row import Row
@@ -49,7 +49,7 @@ _SIZES = (
 def main() -> int:
     """Run every measurement."""
     rows: list[Row] = []
-    for measure in (ingest, keeping_up, small_reports, growth, the_market):
+    for measure in (ingest, keeping_up, small_reports, growth, the_market, the_books):
         say(f"# {measure.__name__}")
         found = measure()
         rows += found
@@ -71,6 +71,11 @@ def the_market() -> list[Row]:
         found = market.searches(folder, 300 if QUICK else 3_000)
     auction = market.allocation(100 if QUICK else 500)
     return [found, auction, *reliability.rows(quick=QUICK)]
+
+
+def the_books() -> list[Row]:
+    """Journals, and the programs that check them."""
+    return books.rows(quick=QUICK)
 
 
 def ingest() -> list[Row]:

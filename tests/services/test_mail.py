@@ -266,7 +266,7 @@ def test_a_server_without_tls_gets_nothing_where_tls_is_asked_for(market: Market
     ],
 )
 def test_settings_that_cannot_work_are_refused(environment: dict[str, str]) -> None:
-    """No sender, no port, no known security, a password in the clear: the program does not start."""
+    """No sender, no port, no known security, a password in the clear: nothing starts."""
     with pytest.raises(LedgerError) as error:
         configured({f"GPULEDGER_SMTP_{name}": value for name, value in environment.items()})
     assert error.value.code == "invalid_setting"
@@ -308,17 +308,8 @@ def test_every_notice_has_a_text_that_says_what_it_costs(code: str) -> None:
     for part in text:
         assert set(string.Template(part).get_identifiers()) <= known
         assert len(part) > 10
-    assert (
-        {"cost", "charge", "credit", "paid", "share", "reversed"}
-        & set(
-            "".join(one if one.isalpha() else " " for one in text.costs.lower())
-            .replace("costs", "cost")
-            .replace("charged", "charge")
-            .split()
-        )
-        or "lost" in text.costs
-        or "upheld" in text.costs
-    )
+    said = text.costs.lower()
+    assert any(word in said for word in ("cost", "charge", "credit", "lost", "went back"))
 
 
 def test_a_label_cannot_break_a_message() -> None:
