@@ -193,7 +193,7 @@ TEXTS: Final[dict[str, Text]] = {
     "price_increase": Text(
         "A new price for $object",
         "At $at the host asked for a higher price for $object$label after its present end.",
-        "Until then the old price holds, whatever you answer.",
+        "Until then it costs what it cost before, whatever you answer.",
         "Accept or reject it: GET /v1/price-increases.",
     ),
     "lost_disk": Text(
