@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector as MetricsCollector
 
@@ -168,22 +168,3 @@ def registry(senses: Senses, *others: MetricsCollector) -> CollectorRegistry:
 def render(metrics: CollectorRegistry) -> bytes:
     """Prometheus' text format."""
     return generate_latest(metrics)
-
-
-class MetricsServer:
-    """Answers `GET /metrics` on this machine only, on threads of its own."""
-
-    def __init__(self, metrics: CollectorRegistry, port: int, address: str = "127.0.0.1") -> None:
-        """Listen on *port*; 0 for a free one.
-
-        Raises:
-            OSError: The port is taken.
-        """
-        self._server, self._thread = start_http_server(port, address, metrics)
-        self.port = int(self._server.server_address[1])
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

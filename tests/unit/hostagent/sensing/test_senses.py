@@ -10,9 +10,10 @@ import pytest
 
 from adapters.hostagent.collector.protocol import ProcessMemory
 from adapters.hostagent.collector.twin import CollectorTwin, simulated_gpu
+from adapters.hostagent.control import MetricsServer
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import ReportChain
-from adapters.hostagent.sensing.metrics import MetricsServer, registry, render
+from adapters.hostagent.sensing.metrics import registry, render
 from adapters.hostagent.sensing.senses import Senses
 from adapters.hostagent.sensing.watched import Settings, Watched
 from ledger.domain.usage import column_values, decode_report
@@ -269,7 +270,7 @@ def test_metrics_have_dcgms_names_and_no_zero_for_unknown(machine: Machine) -> N
 
 def test_metrics_are_served_on_this_machine(machine: Machine) -> None:
     """A scrape of the local port gives the same page."""
-    server = MetricsServer(registry(machine.senses), 0)
+    server = MetricsServer(0, machine.senses.metrics)
     try:
         answer = httpx.get(f"http://127.0.0.1:{server.port}/metrics", timeout=5)
     finally:
