@@ -97,6 +97,17 @@ class Call:
             raise NotFoundError("no_such_account", f"there is no account {asked}")
         return self.principal.account_id
 
+    def sides(self, asked: int | None) -> tuple[int | None, int | None]:
+        """Whose things a list is about, as (renter, host): a host's key sees those of its machines.
+
+        Raises:
+            NotFoundError: `no_such_account` for somebody else's.
+        """
+        account = self.view(asked)
+        if self.principal.role == "host":
+            return None, self.principal.account_id
+        return account, None
+
     async def question(self, ask: Callable[[Connection], T]) -> T:
         """Answer a question from the read models, in one view of them."""
 

@@ -276,9 +276,7 @@ async def list_price_increases(
     cursor: Cursor = None,
 ) -> Page[PriceIncrease]:
     """List what hosts asked for; a host's key lists what it asked for on its machines."""
-    account, host = call.view(account_id), None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     after = decode_cursor(cursor, tuple[int, int], (0, 0))
     now = call.ledger.clock()
     found = await call.question(

@@ -178,9 +178,7 @@ async def list_corrections(
     cursor: Cursor = None,
 ) -> Page[Correction]:
     """List reversals and replacements; a host's key lists those on its machines."""
-    account, host = call.view(account_id), None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     after = decode_cursor(cursor, int, 0)
     found = await call.question(
         lambda connection: ask.corrections(

@@ -182,9 +182,7 @@ async def list_disputes(
     cursor: Cursor = None,
 ) -> Page[ListedDispute]:
     """List one's disputes by id, without claims; a host's key lists those about its machines."""
-    account, host = call.view(account_id), None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     after = decode_cursor(cursor, int, 0)
     found = await call.question(
         lambda connection: ask.disputes(

@@ -398,10 +398,7 @@ async def list_instances(
 ) -> Page[Instance]:
     """List one's instances; a host's key lists those on its machines."""
     after = decode_cursor(cursor, int, 0)
-    account = call.view(account_id)
-    host = None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     found = await call.question(
         lambda connection: ask.instances(
             connection,

@@ -270,9 +270,7 @@ async def list_charges(
 
     A host's key lists what instances on its machines consumed.
     """
-    account, host = call.view(account_id), None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     after = decode_cursor(cursor, str, "")
     first, end = instant(start, "from"), instant(until, "until")
     found = await call.question(

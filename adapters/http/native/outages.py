@@ -191,9 +191,7 @@ async def list_compensations(
     call: Caller, account_id: AccountFilter = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[CompensationCredit]:
     """List what an account was paid for outages and lost disks; with a host's key, what it paid."""
-    account, host = call.view(account_id), None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     after = decode_cursor(cursor, int, 0)
     found = await call.question(
         lambda connection: ask.compensations(

@@ -114,10 +114,7 @@ async def list_anomalies(
     cursor: Cursor = None,
 ) -> Page[Anomaly]:
     """List what was not billed: of one's instances, or, with a host's key, of one's machines."""
-    account = call.view(account_id)
-    host = None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     after = decode_cursor(cursor, tuple[int, int, str, int], (0, -1, "", 0))
     found = await call.question(
         lambda connection: usage.anomalies(

@@ -270,10 +270,7 @@ async def list_volumes(
 ) -> Page[Volume]:
     """List one's volumes; a host's key lists those on its machines."""
     after = decode_cursor(cursor, int, 0)
-    account = call.view(account_id)
-    host = None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     found = await call.question(
         lambda connection: ask.volumes(
             connection,

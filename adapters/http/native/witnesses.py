@@ -64,9 +64,7 @@ async def list_witnesses(
     cursor: Cursor = None,
 ) -> Page[Witness]:
     """List minutes in which host, renter and probes contradict each other; usual ones are not."""
-    account, host = call.view(account_id), None
-    if call.principal.role == "host":
-        account, host = None, call.principal.account_id
+    account, host = call.sides(account_id)
     after = decode_cursor(cursor, int, 0)
     found = await call.question(
         lambda connection: ask.witnesses(
