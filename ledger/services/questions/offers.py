@@ -325,6 +325,8 @@ class _Query:
             return None
         sign, worst = ("<=", "max") if way == "asc" else (">=", "min")
         nulls = " NULLS LAST" if field.bound is None else ""
+        # A price has the cheapest disk in it at the least, so the bound may be that much lower.
+        lowered = f"{worst}(k0) - {_CHEAPEST_DISK}" if name == "dph_total" else f"{worst}(k0)"
         # Only the prices have an index of the usual offers.
         usual = self._usual() if field.bound is not None else []
         there = " AND ".join([f"{bound} IS NOT NULL", *usual])
@@ -335,15 +337,13 @@ class _Query:
         row = connection.execute(
             f"WITH first AS (SELECT {self._keys[0]} {self._from.replace('open_offers', near, 1)}"  # noqa: S608 - own names only
             f" WHERE {self._where} ORDER BY {bound} {way.upper()} LIMIT %(limit)s)"
-            f" SELECT count(*) = %(limit)s, {worst}(k0), {_CHEAPEST_DISK} FROM first",
+            f" SELECT count(*) = %(limit)s, {lowered} FROM first",
             self.values,
         ).fetchone()
         assert row is not None
-        is_full, edge, disk = row
+        is_full, self.values["edge"] = row
         if not is_full:
             return ""
-        # A price has the cheapest disk in it at the least, so the bound may be that much lower.
-        self.values["edge"] = edge - disk if name == "dph_total" and disk else edge
         return f" AND {bound} {sign} %(edge)s"
 
 
