@@ -193,6 +193,7 @@ class Senses:
         if now.mono_ns - self._slow_look_ns >= _SLOW_LOOK_NS:
             self._slow_look_ns = now.mono_ns
             self._look_slowly(now)
+        self._look_at_machine(self.collector.reading(now.mono_ns))
         self._forget()
 
     def last_reading(self, instance: int) -> None:
@@ -228,7 +229,7 @@ class Senses:
     # --- every few seconds -----------------------------------------------------------------------
 
     def _look_slowly(self, now: ClockReading) -> None:
-        """Processes, energy, disks and the machine itself."""
+        """Processes, energy and disks."""
         reading = self.collector.reading(now.mono_ns)
         self.energy.look(reading, now.mono_ns)
         expected: dict[str, set[str]] = {}
@@ -242,10 +243,12 @@ class Senses:
             found = self._disks.look(instance, path, now.mono_ns)
             if found is not None:
                 self.news_book.disk(found, instance or None)
-        self._look_at_machine(reading)
 
     def _look_at_machine(self, reading: Reading) -> None:
-        """The inventory goes with the first report of a generation that changed it."""
+        """The inventory goes with the first report of a generation that changed it.
+
+        Asked at every look: a GPU may be gone before the next slow one.
+        """
         if reading.state != "ok" or reading.generation == self._inventory_of:
             return
         self._inventory_of = reading.generation

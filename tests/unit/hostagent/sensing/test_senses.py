@@ -84,6 +84,18 @@ def test_seconds_become_columns_that_a_chain_seals(machine: Machine) -> None:
     assert machine.senses.attest() is None
 
 
+def test_the_machine_is_told_as_soon_as_its_driver_answers(machine: Machine) -> None:
+    """A driver that answers a second late is in the report after it, whatever it loses then."""
+    machine.gpus.hang(machine.clock.mono_ns)
+    machine.look()
+    machine.gpus.recover(machine.clock.mono_ns)
+    machine.look(times=2)
+    found = machine.senses.attest()
+    assert found is not None
+    assert found.inventory is not None
+    assert [gpu.uuid for gpu in found.inventory.gpus] == [A, B]
+
+
 def test_a_second_that_nobody_looked_into_stays_missing(machine: Machine) -> None:
     """A stall of three seconds splits the attested seconds; its bytes are told and in no second."""
     machine.proc.start(50, machine.clock)
