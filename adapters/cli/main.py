@@ -15,7 +15,17 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
-from adapters.cli import agent, calc, keys, offers, payments, questions, running, supervising
+from adapters.cli import (
+    agent,
+    calc,
+    grants,
+    keys,
+    offers,
+    payments,
+    questions,
+    running,
+    supervising,
+)
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
 OK: Final = 0
@@ -112,6 +122,7 @@ for question in (
     questions.explain,
     questions.invoice,
     questions.balance,
+    grants.grants,
     questions.transfers,
     questions.events,
     questions.policy,
@@ -122,6 +133,7 @@ app.command(payments_app)
 app.command(calc_app)
 app.command(keys_app)
 app.command(keys.deposit, group=_WRITE)
+app.command(grants.grant, group=_WRITE)
 
 
 def main() -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,10 +21,13 @@ from ledger.errors import LedgerError
 from ledger.services.ledger import Policy
 
 _MONEY: Final = {
-    "balances", "held", "charges", "hosts", "platform", "invoices", "min_bid",
+    "balances", "held", "charges", "hosts", "platform", "invoices", "documents", "min_bid",
     "trial_balance",
     "reliability",  # A share and no money; it is compared as a number too, however it is written.
 }  # fmt: skip
+
+
+_DOCUMENT: Final = re.compile(r"([A-Z]{2,4})-0*([0-9]+)")
 
 
 class Difference(NamedTuple):
@@ -150,6 +154,7 @@ class _Run:
         self.payments: dict[str, str] = {}
         self.chargebacks: dict[str, str] = {}
         self.boots = 1
+        self.settings = scenario.settings
         self._line = 1
 
     # --- steps -----------------------------------------------------------------------------------
@@ -258,6 +263,9 @@ def _same(expected: Any, actual: Any, *, is_money: bool) -> bool:
         return True
     if not is_money:
         return False
+    left, right = _DOCUMENT.fullmatch(str(expected)), _DOCUMENT.fullmatch(str(actual))
+    if left and right:  # `INV-1` is INV-00000001
+        return left.groups() == right.groups()
     try:
         return Decimal(str(expected)) == Decimal(str(actual))
     except InvalidOperation:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from adapters.simulation.steps import STEPS
-from adapters.simulation.steps.readers import name, span_seconds, whole
+from adapters.simulation.steps.readers import cycle, name, span_seconds, whole
 from adapters.simulation.steps.registry import EXPECTATIONS, Step
 from ledger.domain.ids import parse_rfc3339
 from ledger.domain.money import parse_fee
@@ -79,11 +79,6 @@ class Scenario:
     expect: Located = field(default_factory=Located)
 
 
-NOT_BUILT: Final = {"grant"}
-_KEYS_NOT_BUILT: Final = {
-    "open-account": {"tax", "timezone", "billing", "anchor_day"},
-}
-_EXPECTATIONS_NOT_BUILT: Final = {"documents"}
 _SETTINGS: Final = {
     "platform_fee": "0.15",
     "report_seconds": 10,
@@ -161,20 +156,12 @@ class _Reading:
         if not isinstance(step, Located):
             raise self._fail(document.lines["steps"], f"step {number} is not a mapping")
         do = step.get("do")
-        if do in NOT_BUILT:
-            raise self._fail(step.line, f"`{do}` is not built yet")
         if not isinstance(do, str) or do not in STEPS:
             hint = _meant(str(do), set(STEPS))
             raise self._fail(step.line, f"there is no step `{do}`{hint}")
         required, optional, _, lasts = STEPS[do]
-        for key in step:
-            if key in _KEYS_NOT_BUILT.get(do, ()):
-                raise self._fail(step.lines[key], f"`{key}` of `{do}` is not built yet")
         common = {"do", "at", "refused"}
         if do == "expect":
-            for key in step:
-                if key in _EXPECTATIONS_NOT_BUILT:
-                    raise self._fail(step.lines[key], f"the expectation `{key}` is not built yet")
             self._known(step, EXPECTATIONS | {"do", "at"}, "expectation")
         else:
             self._known(step, common | required.keys() | optional.keys(), f"key of `{do}`")
@@ -234,9 +221,6 @@ class _Reading:
         """Check the keys of an `expect`."""
         if not isinstance(expect, Located):
             raise self._fail(line, "`expect` must be a mapping")
-        for key in expect:
-            if key in _EXPECTATIONS_NOT_BUILT:
-                raise self._fail(expect.lines[key], f"the expectation `{key}` is not built yet")
         self._known(expect, EXPECTATIONS, "expectation")
 
     def _known(self, mapping: Located, known: set[str], what: str) -> None:
@@ -260,10 +244,7 @@ def _setting(key: str, value: Any) -> Any:
             raise ValueError(message)
         return value
     if key == "billing":
-        if value != "monthly":
-            message = "only monthly billing is built yet"
-            raise ValueError(message)
-        return value
+        return cycle(value)
     parse_fee(name(value))
     return value
 

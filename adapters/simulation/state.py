@@ -9,9 +9,10 @@ from typing import Any
 from adapters.simulation.world import World
 from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars
-from ledger.services.credit import LOCKED
+from ledger.services.credit import LOCKED, read_credit
+from ledger.services.ledger import read_policy
 from ledger.services.payments.reconcile import CLEARING
-from ledger.services.questions import trust
+from ledger.services.questions import documents, trust
 from ledger.services.questions.balances import trial_balance
 
 _METERS = ("gpu", "storage", "up", "down")
@@ -38,6 +39,7 @@ def final_state(
         **_accounts(world),
         **_contracts(world, contracts),
         "invoices": _invoices(world, contracts),
+        "documents": _documents(world),
         "anomalies": _anomalies(world, instances),
         "notices": _notices(world),
         "reliability": _reliability(world, machines),
@@ -51,6 +53,8 @@ def final_state(
 
 def _accounts(world: World) -> dict[str, Any]:
     names = {number: name for name, number in world.names.items()}
+    policy = read_policy(world.connection)
+    credits = read_credit(world.connection, list(names))
     balances, held, hosts = {}, {}, {}
     owners = {row[0] for row in world.connection.execute("SELECT DISTINCT host_id FROM machines")}
     for number, posted, charged, reserved, earned, fees in world.connection.execute(
@@ -64,7 +68,8 @@ def _accounts(world: World) -> dict[str, Any]:
         [world.now],
     ):
         name = names[number]
-        balances[name] = format_dollars(int(posted - charged - reserved))
+        lapsed = credits[number].lapsed(world.now, policy)
+        balances[name] = format_dollars(int(posted - charged - reserved) - lapsed)
         held[name] = format_dollars(int(reserved))
         if number in owners:
             hosts[name] = format_dollars(int(earned - fees))
@@ -145,7 +150,7 @@ def _invoices(world: World, contracts: Mapping[str, int]) -> dict[str, list[dict
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in world.names}
     for row in world.connection.execute(
         "SELECT account_id, number, period_from, period_until, opening, movements, total, closing,"
-        " paid, issued_at FROM invoices ORDER BY position"
+        " total - due, issued_at FROM invoices ORDER BY position"
     ):
         amounts = zip(("opening", "movements", "total", "closing", "paid"), row[4:9], strict=True)
         found[names[row[0]]].append(
@@ -155,6 +160,22 @@ def _invoices(world: World, contracts: Mapping[str, int]) -> dict[str, list[dict
                 **{key: format_dollars(int(amount)) for key, amount in amounts},
                 "issued": rfc3339(row[9]),
                 "lines": lines[row[1]],
+            }
+        )
+    return found
+
+
+def _documents(world: World) -> dict[str, list[dict[str, Any]]]:
+    """Every document in the order of issue; only tax invoices and their credit notes have tax."""
+    names = {number: name for name, number in world.names.items()}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in world.names}
+    for one in documents.documents(world.connection, limit=2**31):
+        found[names[one.account_id]].append(
+            {
+                "number": one.number,
+                "net": format_dollars(one.net),
+                "tax": format_dollars(one.tax),
+                "total": format_dollars(one.net + one.tax),
             }
         )
     return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ledger.domain.money import BASIS_POINTS, MAX_POSTING_NANOS, NANOS_PER_CENT
+from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT
 from ledger.errors import RejectedError
 
 PAYMENT_PREFIX: Final = "pay-"
@@ -15,6 +15,11 @@ TOP_UP_PREFIX: Final = "top-up-"
 SECONDS_PER_WEEK: Final = 7 * 86_400
 _FIRST_FRIDAY: Final = 86_400
 """1970-01-02 was a Friday."""
+
+
+def is_processed(deposit_id: str) -> bool:
+    """True when the payment processor took this deposit: its own facts book all that moves."""
+    return deposit_id.startswith((PAYMENT_PREFIX, TOP_UP_PREFIX))
 
 
 class Parts(NamedTuple):
@@ -42,14 +47,6 @@ class Parts(NamedTuple):
 
 
 NOTHING: Final = Parts(0, 0, 0)
-
-
-def tax_on(net: int, rate_bp: int) -> int:
-    """Tax on a net amount, rounded half up to a whole cent, once per document."""
-    assert net >= 0, net
-    assert 0 <= rate_bp <= BASIS_POINTS, rate_bp
-    unit = BASIS_POINTS * NANOS_PER_CENT
-    return (2 * net * rate_bp + unit) // (2 * unit) * NANOS_PER_CENT
 
 
 def returned(credit: int, tax: int, before: Parts, gross: int) -> Parts:

@@ -35,8 +35,9 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import account_stream
 from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT, format_dollars
-from ledger.domain.payment import PAYMENT_PREFIX, TOP_UP_PREFIX
+from ledger.domain.payment import PAYMENT_PREFIX, TOP_UP_PREFIX, is_processed
 from ledger.domain.permissions import covers
+from ledger.domain.tax import Split
 from ledger.errors import (
     AuthError,
     DeclinedError,
@@ -46,6 +47,8 @@ from ledger.errors import (
     RejectedError,
     UnavailableError,
 )
+from ledger.services import tax_invoices
+from ledger.services.billing import erase_customer
 from ledger.services.credit import lock_credit
 from ledger.services.ledger import Ledger, Unit
 from ledger.services.private import forget_account
@@ -133,6 +136,7 @@ def erase_subject(unit: Unit, account_id: int) -> None:
         raise NotFoundError("no_such_account", f"there is no account {account_id}")
     if row[1] is not None:
         return
+    erase_customer(unit, account_id)
     unit.vault.erase(unit.connection, row[0])
     forget_account(unit, account_id)
     unit.append(
@@ -366,18 +370,28 @@ def note_use(ledger: Ledger, principal: Principal, now: int) -> None:
 
 
 def deposit(
-    unit: Unit, account_id: int, amount: int, deposit_id: str, *, source: str = "admin"
+    unit: Unit,
+    account_id: int,
+    amount: int,
+    deposit_id: str,
+    *,
+    source: str = "admin",
+    tax: int | None = None,
 ) -> None:
     """Book a settled payment; the same id and amount again is the same payment.
 
+    *amount* is what becomes credit; *tax* was paid beside it, by default what the account's tax
+    profile says. Both are on the tax invoice.
+
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another amount.
-        RejectedError: `invalid_args` for an id that a card payment has, or may get.
+        RejectedError: `invalid_args` for an id that a card payment has, or may get;
+            `invalid_amount` for a taxed amount that is not whole cents.
     """
     _require_account(unit, account_id)
     _check_reference(deposit_id)
     _check_amount(amount)
-    if source == "admin" and deposit_id.startswith((PAYMENT_PREFIX, TOP_UP_PREFIX)):
+    if source == "admin" and is_processed(deposit_id):
         message = f"ids that begin with {PAYMENT_PREFIX} or {TOP_UP_PREFIX} are of card payments"
         raise RejectedError("invalid_args", message)
     row = unit.connection.execute(
@@ -387,6 +401,9 @@ def deposit(
     if row is not None:
         _same(int(row[0]) == amount, "deposit", deposit_id)
         return
+    split, profile = tax_invoices.tax_on(unit.connection, account_id, amount)
+    if tax is not None:
+        split = Split(amount, tax)
     unit.append(
         account_stream(account_id),
         DepositSettled(
@@ -397,10 +414,21 @@ def deposit(
             settled_at=unit.now,
         ),
     )
+    tax_invoices.issue(unit, account_id, deposit_id, split, profile)
 
 
-def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id: str) -> None:
-    """Give unspent credit of one deposit back to its payer.
+def refund(
+    unit: Unit,
+    account_id: int,
+    deposit_id: str,
+    amount: int,
+    refund_id: str,
+    *,
+    cause: tax_invoices.Cause | None = None,
+) -> str | None:
+    """Give unspent credit of one deposit back to its payer; returns the number of the credit note.
+
+    *amount* is gross: credit and the tax that was paid on it go back together.
 
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another refund.
@@ -411,9 +439,13 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
     """
     _check_reference(refund_id)
     _check_amount(amount)
+    documented = tax_invoices.refunded(unit.connection, account_id, refund_id)
+    if documented is not None:
+        _same(documented == (deposit_id, amount), "refund", refund_id)
+        return None
     if _movement(unit, account_id, "refund", refund_id, amount):
         _same(_refunded(unit, account_id, refund_id) == deposit_id, "refund", refund_id)
-        return
+        return None
     row = unit.connection.execute(
         "SELECT amount - refunded, source FROM deposits WHERE account_id = %s AND deposit_id = %s",
         [account_id, deposit_id],
@@ -423,19 +455,26 @@ def refund(unit: Unit, account_id: int, deposit_id: str, amount: int, refund_id:
     if row[1] != "admin":
         message = f"this deposit was paid by card: POST /v1/payments/{deposit_id}/refund"
         raise RejectedError("paid_by_card", message)
-    if amount > row[0]:
+    invoice = tax_invoices.of_deposit(unit.connection, account_id, deposit_id)
+    parts = Split(amount, 0) if invoice is None else tax_invoices.divide(invoice, amount)
+    if parts.net > row[0]:
         message = f"only {format_dollars(int(row[0]))} of this deposit is left to refund"
         raise RejectedError("over_credit", message, left=format_dollars(int(row[0])))
-    _require_available(unit, account_id, amount, "insufficient_balance")
+    _require_own(unit, account_id, parts.net)
     unit.append(
         account_stream(account_id),
         CreditRefunded(
             account_id=account_id,
             refund_id=refund_id,
             deposit_id=deposit_id,
-            amount=amount,
+            amount=parts.net,
             refunded_at=unit.now,
         ),
+    )
+    if invoice is None:
+        return None
+    return tax_invoices.credit(
+        unit, account_id, invoice, parts, refund_id, cause or tax_invoices.Cause()
     )
 
 
@@ -454,7 +493,7 @@ def transfer(unit: Unit, sender: int, recipient: int, amount: int, transfer_id: 
     if _movement(unit, sender, "transfer", transfer_id, amount, recipient):
         return
     lock_credit(unit.connection, [sender, recipient])
-    _require_available(unit, sender, amount, "insufficient_balance")
+    _require_own(unit, sender, amount)
     unit.append(
         account_stream(sender),
         CreditTransferred(
@@ -578,6 +617,24 @@ def _require_available(unit: Unit, account_id: int, amount: int, code: str) -> N
         raise DeclinedError(
             code, message, needed=format_dollars(amount), available=format_dollars(available)
         )
+
+
+def _require_own(unit: Unit, account_id: int, amount: int) -> None:
+    """Credit that leaves the account must be its own: promotional credit can only be spent."""
+    credit = lock_credit(unit.connection, [account_id])[account_id]
+    own = credit.own(unit.now, unit.policy)
+    if own >= amount:
+        return
+    promotional = credit.promotional(unit.now, unit.policy)
+    message = f"{format_dollars(amount)} is needed and {format_dollars(own)} is available"
+    if promotional:
+        message += f"; {format_dollars(promotional)} is promotional credit, which can only be spent"
+    raise DeclinedError(
+        "insufficient_balance",
+        message,
+        needed=format_dollars(amount),
+        available=format_dollars(own),
+    )
 
 
 def _movement(

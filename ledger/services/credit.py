@@ -1,6 +1,7 @@
 """How much credit an account has at a given second, to the nano, and when it runs dry.
 
-Available = own movements − usage folded so far − holds − accrued − locked deposits. Accrued are the
+Available = own movements − usage folded so far − holds − accrued − locked deposits − lapsed
+promotions. Accrued are the
 floored charges of authorised seconds that the usage projection has not folded yet
 (`marketplace.md` §2), so the answer does not wait for ticks. The account's row is locked first; the
 projection takes the same lock, and cannot move in between.
@@ -18,6 +19,7 @@ from ledger.meters.intervals import Range, overlap
 from ledger.meters.pricing import STORAGE_DIVISOR, gpu_charge, storage_charge
 from ledger.projections.contracts import CONTRACTS
 from ledger.projections.facts.change import FAR_FUTURE
+from ledger.services.promotions import Promotions, read_promotions
 from ledger.store.database import Connection
 
 if TYPE_CHECKING:
@@ -120,6 +122,8 @@ class Credit:
     holds: list[tuple[int, int]] = field(default_factory=list)
     """Pending holds: (amount, second at which it expires)."""
     accruals: list[Accrual] = field(default_factory=list)
+    promotions: Promotions | None = None
+    """What was granted to it, and spent since; none for an account without promotional credit."""
 
     def held(self, at: int) -> int:
         """Nanos set aside at second *at*; an expired hold counts for nobody."""
@@ -127,12 +131,38 @@ class Credit:
 
     def accrued(self, at: int, policy: Policy) -> int:
         """Nanos owed at second *at* and not folded yet."""
-        silence = policy.offline_after_seconds
-        return sum(accrual.due(at, silence) for accrual in self.accruals)
+        return self._due(at, policy, at)
 
     def available(self, at: int, policy: Policy) -> int:
         """Nanos that can be spent at second *at*."""
-        return self.settled - self.held(at) - self.accrued(at, policy)
+        lapsed = self.lapsed(at, policy)
+        return self.settled - self.held(at) - self.accrued(at, policy) - lapsed
+
+    def promotional(self, at: int, policy: Policy) -> int:
+        """Nanos of promotional credit that are unspent and can be spent at second *at*."""
+        return self._unspent(at, policy, at)[0]
+
+    def lapsed(self, at: int, policy: Policy) -> int:
+        """Nanos of grants that ended and were not given back yet: nobody can spend them."""
+        return self._unspent(at, policy, at)[1]
+
+    def own(self, at: int, policy: Policy) -> int:
+        """Nanos that can be refunded or transferred: what is available without promotions.
+
+        Holds and deposits are taken to be of the account's own money until they are spent, so that
+        a promotion that ends leaves none of them uncovered.
+        """
+        return self.available(at, policy) - self.promotional(at, policy)
+
+    def _due(self, at: int, policy: Policy, present: int) -> int:
+        silence = policy.offline_after_seconds
+        return sum(one.due(at, silence, present=present) for one in self.accruals)
+
+    def _unspent(self, at: int, policy: Policy, present: int) -> tuple[int, int]:
+        """What grants have left at second *at*: of those in force, and of those that ended."""
+        if self.promotions is None:
+            return 0, 0
+        return self.promotions.unspent(at, lambda second: self._due(second, policy, present))
 
     @property
     def settled(self) -> int:
@@ -158,13 +188,15 @@ class Credit:
         """
 
         def left(at: int) -> int:
-            silence = policy.offline_after_seconds
-            due = sum(one.due(at, silence, present=now) for one in self.accruals)
-            return self.settled - self.held(at) - due - floor
+            due = self._due(at, policy, now)
+            lapsed = self._unspent(at, policy, now)[1]
+            return self.settled - self.held(at) - due - lapsed - floor
 
         if left(now) <= 0:
             return now
         high = self._burnt_by(now, floor)
+        if high is None and self.promotions is not None:
+            high = self.promotions.last_end(now)  # credit may also run dry by lapsing
         if high is None:
             return None
         if horizon_seconds is not None:
@@ -231,7 +263,7 @@ def lock_credit(connection: Connection, account_ids: Collection[int]) -> dict[in
 
 
 def read_credit(connection: Connection, account_ids: Collection[int]) -> dict[int, Credit]:
-    """The credit of *account_ids* as this transaction sees it, in six queries."""
+    """The credit of *account_ids* as this transaction sees it, in seven queries."""
     ids = list(account_ids)
     found = {
         account_id: Credit(account_id, int(posted), int(charged), int(locked))
@@ -243,6 +275,8 @@ def read_credit(connection: Connection, account_ids: Collection[int]) -> dict[in
         [ids],
     ):
         found[account_id].holds.append((int(amount), expires_at))
+    for account_id, promotions in read_promotions(connection, ids).items():
+        found[account_id].promotions = promotions
     accruals: dict[int, Accrual] = {}
     for instance_id, account_id, *row in connection.execute(_ACCRUALS, [ids]):
         accruals[instance_id] = Accrual(instance_id, *row)
@@ -271,6 +305,9 @@ FROM reservations r LEFT JOIN rate_segments s
 WHERE r.ended_at IS NULL
 """
 """What each running reservation still holds."""
+
+GRANTED = "SELECT account_id, amount FROM grants WHERE closed_at IS NULL"
+"""Promotional credit that is there now and may lapse."""
 
 _CREDIT = f"""
 SELECT c.account_id, c.posted, coalesce(u.charged, 0),

@@ -13,11 +13,14 @@ from ledger.domain.charge import Metered
 from ledger.domain.dispute import Authority
 from ledger.domain.events import CreditNoteIssued, CreditNoteLine
 from ledger.domain.ids import account_stream
-from ledger.domain.money import format_dollars, split
+from ledger.domain.money import NANOS_PER_CENT, format_dollars, split
+from ledger.domain.payment import is_processed
 from ledger.errors import NotFoundError, RejectedError
+from ledger.services import accounts, tax_invoices
 from ledger.services.approvals import approval
 from ledger.services.corrections import Charge, Done, Order, check_reason, load_charge, reverse
 from ledger.services.ledger import Unit
+from ledger.services.payments import returns
 from ledger.store.database import Connection
 
 SERIES: Final = "CN"
@@ -67,6 +70,8 @@ def credit_note(
 ) -> str:
     """Give back *amount* of an invoice, over its lines in proportion; returns the note's number.
 
+    Of a tax invoice the amount is gross, and goes back to the payer out of unspent credit.
+
     With *voids* the invoice ends: that takes its whole remainder, and a second person.
 
     Raises:
@@ -74,6 +79,9 @@ def credit_note(
         RejectedError: `over_credit`, `invalid_amount`, `invalid_args`, `second_approval_required`.
     """
     check_reason(reason)
+    topped_up = tax_invoices.of_number(unit.connection, account_id, document)
+    if topped_up is not None:
+        return _refund(unit, account_id, topped_up, amount, reason, voids=voids, by=by)
     left = creditable(unit.connection, account_id, document)
     if amount < 1:
         raise RejectedError("invalid_amount", "a credit note is over at least one nano")
@@ -104,6 +112,38 @@ def credit_note(
     return _issue(
         unit, account_id, document, lines, order, cause=by.cause, voids=voids, by=approved_by
     )
+
+
+def _refund(
+    unit: Unit,
+    account_id: int,
+    invoice: tax_invoices.TaxInvoice,
+    amount: int,
+    reason: str,
+    *,
+    voids: bool,
+    by: Authority,
+) -> str:
+    """The credit note of a tax invoice: credit and its tax, back to the payer."""
+    if amount < 1 or amount % NANOS_PER_CENT:
+        raise RejectedError("invalid_amount", "a credit note of a tax invoice is in whole cents")
+    if voids and amount < invoice.left:
+        message = f"only a note over the whole remainder, {format_dollars(invoice.left)}, voids it"
+        raise RejectedError("invalid_args", message)
+    approved_by = approval(unit, f"void {invoice.number}", by.actor, 0) if voids else None
+    if voids and approved_by is None:
+        message = f"voiding needs a second person: an approval of `void {invoice.number}`"
+        raise RejectedError("second_approval_required", message)
+    cause = tax_invoices.Cause(reason, by.actor, approved_by, voids)
+    refund_id = f"CN-{unit.next_id('credit_note'):08d}"
+    if is_processed(invoice.deposit_id):
+        # The processor took it, so the processor gives it back.
+        return returns.refund(
+            unit, account_id, invoice.deposit_id, amount, f"note-{refund_id}", cause=cause
+        )[-1]
+    number = accounts.refund(unit, account_id, invoice.deposit_id, amount, refund_id, cause=cause)
+    assert number is not None
+    return number
 
 
 def creditable(connection: Connection, account_id: int, document: str) -> int:

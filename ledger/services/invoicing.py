@@ -12,24 +12,29 @@ from typing import Final
 import msgspec
 
 from ledger.domain.events import InvoiceIssued, InvoiceLine
-from ledger.domain.ids import account_stream, month_start, next_month_start
+from ledger.domain.ids import account_stream, next_month_start
 from ledger.errors import NotFoundError
 from ledger.meters.pricing import METERS
 from ledger.projections.runner import position_of
 from ledger.services.ledger import Ledger, Unit
+from ledger.services.promotions import read_promotions
 from ledger.store.database import Connection
 
 SERIES: Final = "USE"
 _DUE = """
 SELECT c.account_id, c.period_from, c.period_until FROM closed_periods c
-WHERE c.number IS NULL AND c.position <= %s AND EXISTS (
+LEFT JOIN billing b USING (account_id)
+WHERE c.number IS NULL AND c.position <= %s AND (b.zero_invoices OR EXISTS (
     SELECT 1 FROM usage_hours h WHERE h.account_id = c.account_id
-    AND h.booked > c.period_from - 2678400 AND h.booked < c.period_until
-    AND date_trunc('month', to_timestamp(h.booked) AT TIME ZONE 'UTC')
-        = date_trunc('month', to_timestamp(c.period_from) AT TIME ZONE 'UTC')
-    AND h.gpu_charge + h.storage_charge + h.up_charge + h.down_charge > 0)
+    AND h.booked < c.period_until AND h.booked >= CASE WHEN EXISTS (
+        SELECT 1 FROM closed_periods p
+        WHERE p.account_id = c.account_id AND p.period_from < c.period_from)
+        THEN c.period_from ELSE 0 END
+    AND h.gpu_charge + h.storage_charge + h.up_charge + h.down_charge
+        + h.reserved_idle_charge > 0))
 ORDER BY c.period_until, c.account_id LIMIT %s
 """
+"""Closed periods whose usage can change no more, and that have something to say."""
 _BATCH: Final = 200
 
 
@@ -67,11 +72,14 @@ def preview(connection: Connection, account_id: int, now: int) -> Preview:
         NotFoundError: `no_such_account`.
     """
     row = connection.execute(
-        "SELECT closed_until FROM accounts WHERE account_id = %s", [account_id]
+        "SELECT closed_until, (SELECT min(boundary) FROM planned_boundaries p"
+        " WHERE p.account_id = a.account_id AND p.boundary > greatest(%s, a.closed_until))"
+        " FROM accounts a WHERE account_id = %s",
+        [now, account_id],
     ).fetchone()
     if row is None:
         raise NotFoundError("no_such_account", f"there is no account {account_id}")
-    period_from, period_until = row[0], next_month_start(max(now, row[0]))
+    period_from, period_until = row[0], row[1] or next_month_start(max(now, row[0]))
     lines = _lines(connection, account_id, period_from, period_until)
     total = sum(line.amount for line in lines)
     opening, movements = _balance(connection, account_id, period_from, period_until)
@@ -92,7 +100,7 @@ def _issue(unit: Unit, account_id: int, period_from: int, period_until: int) -> 
     total = sum(line.amount for line in lines)
     opening, movements = _balance(unit.connection, account_id, period_from, period_until)
     closing = opening + movements - total
-    uncovered = min(total, max(0, -closing))
+    uncovered = _uncovered(unit.connection, account_id, period_until, closing, total)
     unit.append(
         account_stream(account_id),
         InvoiceIssued(
@@ -105,10 +113,47 @@ def _issue(unit: Unit, account_id: int, period_from: int, period_until: int) -> 
             total=total,
             closing=closing,
             paid=total - uncovered,
+            promotional=_promotional(unit.connection, account_id, period_until, total),
             lines=lines,
             issued_at=unit.now,
         ),
     )
+
+
+def _uncovered(
+    connection: Connection, account_id: int, period_until: int, closing: int, total: int
+) -> int:
+    """What no credit covers of a total, counting what came in after the period as well.
+
+    Documents before this one are paid first.
+    """
+    row = connection.execute(
+        "SELECT (SELECT coalesce(sum(amount), 0) FROM movements WHERE credit = 'renter_credit'"
+        "  AND credit_account = %(account)s AND occurred_at >= %(until)s)"
+        " - (SELECT coalesce(sum(amount), 0) FROM movements WHERE debit = 'renter_credit'"
+        "  AND debit_account = %(account)s AND occurred_at >= %(until)s),"
+        " (SELECT coalesce(sum(due), 0) FROM invoices WHERE account_id = %(account)s)",
+        {"account": account_id, "until": period_until},
+    ).fetchone()
+    assert row is not None
+    owed = max(0, -(closing + max(0, int(row[0]))))
+    return min(total, max(0, owed - int(row[1])))
+
+
+def _promotional(connection: Connection, account_id: int, period_until: int, total: int) -> int:
+    """What grants paid of a total: all they paid for usage, less what earlier documents said.
+
+    Never more than the total: a document is never below zero.
+    """
+    promotions = read_promotions(connection, [account_id], past=True).get(account_id)
+    if promotions is None:
+        return 0
+    row = connection.execute(
+        "SELECT coalesce(sum(promotional), 0) FROM invoices WHERE account_id = %s", [account_id]
+    ).fetchone()
+    assert row is not None
+    paid = promotions.paid_usage(before=period_until) - int(row[0])
+    return min(total, max(0, paid))
 
 
 def _balance(
@@ -135,19 +180,30 @@ def _balance(
 
 
 _LINES = """
-SELECT h.instance_id, h.terms_no, h.booked, min(h.hour), s.since, s.kind,
+SELECT h.instance_id, h.terms_no, {own} AS own_period, bool_or(h.first_second < h.booked),
+       s.since, s.kind,
        s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate, s.gpu_rate,
        min(h.first_second), max(h.until),
        sum(h.gpu_quantity), sum(h.gpu_charge), sum(h.storage_quantity), sum(h.storage_charge),
        sum(h.up_quantity), sum(h.up_charge), sum(h.down_quantity), sum(h.down_charge),
        sum(h.reserved_idle_quantity), sum(h.reserved_idle_charge)
 FROM usage_hours h JOIN rate_segments s USING (instance_id, terms_no)
-WHERE h.account_id = %s AND h.booked >= %s AND h.booked < %s
-GROUP BY h.instance_id, h.terms_no, h.booked,
-         date_trunc('month', to_timestamp(h.hour * 3600) AT TIME ZONE 'UTC'),
+WHERE h.account_id = %(account)s AND h.booked < %(until)s AND h.booked >= CASE WHEN EXISTS (
+    SELECT 1 FROM closed_periods p
+    WHERE p.account_id = %(account)s AND p.period_from < %(start)s) THEN %(start)s ELSE 0 END
+GROUP BY h.instance_id, h.terms_no, h.first_second < h.booked, own_period,
          s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate
 ORDER BY min(h.hour), h.instance_id, h.terms_no
 """
+_OWN_MONTH: Final = (
+    "extract(epoch FROM date_trunc('month', to_timestamp(h.hour * 3600) AT TIME ZONE 'UTC'))::int8"
+)
+_OWN_PERIOD: Final = (
+    "CASE WHEN h.first_second >= %(start)s THEN %(start)s ELSE coalesce((SELECT max(c.period_from)"
+    " FROM closed_periods c WHERE c.account_id = h.account_id"
+    " AND c.period_from <= h.first_second), %(start)s) END"
+)
+"""The period in which usage lies: it may be an earlier one than that in which it is booked."""
 
 
 def _lines(
@@ -155,11 +211,15 @@ def _lines(
 ) -> list[InvoiceLine]:
     """One line per instance, meter and rate segment; late usage apart; no zero lines."""
     lines = []
-    for row in connection.execute(_LINES, [account_id, month_start(period_from), period_until]):
-        instance_id, _, booked, hour, since, kind = row[:6]
+    chosen = connection.execute(
+        "SELECT 1 FROM billing WHERE account_id = %s", [account_id]
+    ).fetchone()
+    query = _LINES.format(own=_OWN_MONTH if chosen is None else _OWN_PERIOD)
+    place = {"account": account_id, "start": period_from, "until": period_until}
+    for row in connection.execute(query, place):
+        instance_id, _, own_period, late, since, kind = row[:6]
         rates = dict(zip(METERS, row[6:11], strict=True))
         used_from, used_until = row[11], row[12]
-        own_period = month_start(hour * 3600)
         for index, meter in enumerate(METERS):
             quantity, amount = int(row[13 + 2 * index]), int(row[14 + 2 * index])
             if amount == 0:
@@ -173,7 +233,7 @@ def _lines(
                     rate=int(rates[meter]),
                     quantity=quantity,
                     amount=amount,
-                    late=own_period < month_start(booked),
+                    late=late,
                     period_from=own_period,
                     used_from=used_from,
                     used_until=used_until,

@@ -23,7 +23,7 @@ from ledger.domain.ids import account_stream
 from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT
 from ledger.domain.payment import top_up_id
 from ledger.errors import NotFoundError, RejectedError
-from ledger.services import accounts
+from ledger.services import accounts, tax_invoices
 from ledger.services.caps import day_start, read_caps
 from ledger.services.ledger import Unit
 from ledger.services.notices import notice
@@ -155,7 +155,7 @@ def room_today(connection: Connection, standing: Standing, now: int) -> int:
     Every charge of the day counts that went through or still may.
     """
     row = connection.execute(
-        "SELECT coalesce(sum(amount), 0) FROM top_ups"
+        "SELECT coalesce(sum(amount + tax), 0) FROM top_ups"
         " WHERE account_id = %s AND requested_at >= %s AND status <> 'failed'",
         [standing.account_id, day_start(now)],
     ).fetchone()
@@ -176,6 +176,7 @@ def request(unit: Unit, standing: Standing, amount: int) -> None:
             consent_no=standing.consent_no,
             trigger=standing.armed_position,
             amount=amount,
+            tax=tax_invoices.tax_on(unit.connection, standing.account_id, amount)[0].tax,
             requested_at=unit.now,
         ),
     )
@@ -195,8 +196,8 @@ class Open(NamedTuple):
 def open_requests(connection: Connection) -> list[Open]:
     """Every request whose end is not known, oldest first."""
     rows = connection.execute(
-        "SELECT t.account_id, t.trigger, t.consent_no, t.amount, t.requested_at, c.reference,"
-        " c.consent_no = t.consent_no AND c.status = 'on', coalesce(p.customer, '')"
+        "SELECT t.account_id, t.trigger, t.consent_no, t.amount + t.tax, t.requested_at,"
+        " c.reference, c.consent_no = t.consent_no AND c.status = 'on', coalesce(p.customer, '')"
         " FROM top_ups t JOIN top_up_consents c USING (account_id)"
         " LEFT JOIN payers p USING (account_id)"
         " WHERE t.status = 'requested' ORDER BY t.requested_at, t.account_id"
@@ -227,21 +228,23 @@ def finish(unit: Unit, account_id: int, trigger: int, outcome: Outcome) -> None:
     did go through becomes credit.
     """
     row = unit.connection.execute(
-        "SELECT consent_no, amount, status FROM top_ups WHERE account_id = %s AND trigger = %s",
+        "SELECT consent_no, amount + tax, status FROM top_ups"
+        " WHERE account_id = %s AND trigger = %s",
         [account_id, trigger],
     ).fetchone()
     assert row is not None, (account_id, trigger)
-    consent_no, amount, status = row[0], int(row[1]), row[2]
+    consent_no, gross, status = row[0], int(row[1]), row[2]
     match outcome:
         case Settled() if status != "settled":
-            accounts.deposit(
-                unit, account_id, amount, top_up_id(account_id, trigger), source=SOURCE
-            )
+            came = tax_invoices.split_gross(unit.connection, account_id, gross)
+            deposit_id = top_up_id(account_id, trigger)
+            accounts.deposit(unit, account_id, came.net, deposit_id, source=SOURCE, tax=came.tax)
             settled = TopUpSettled(
                 account_id=account_id,
                 consent_no=consent_no,
                 trigger=trigger,
-                amount=amount,
+                amount=came.net,
+                tax=came.tax,
                 payment=outcome.payment,
                 settled_at=unit.now,
             )

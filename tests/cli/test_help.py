@@ -19,6 +19,8 @@ COMMANDS = [
         ["demo"],
         ["deposit"],
         ["events"],
+        ["grant"],
+        ["grants"],
     ),
     *(["explain"], ["instances"], ["volumes"], ["invoice"], ["keys", "create"], ["keys", "list"]),
     *(

@@ -21,6 +21,7 @@ QUESTIONS = [
     ["explain", "1"],
     ["invoice"],
     ["balance", "alice"],
+    ["grants"],
     ["transfers"],
     ["trial-balance"],
     ["events"],

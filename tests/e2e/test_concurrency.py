@@ -168,10 +168,10 @@ def test_simultaneous_transfers_and_holds_never_overdraw(market: Market) -> None
     payer = market.account("payer", 5 * DOLLAR)
     payee = market.account("payee")
 
-    def transfer(number: int) -> Callable[[Unit], None]:
+    def transfer(number: int) -> Callable[[Unit], object]:
         return lambda unit: accounts.transfer(unit, payer, payee, DOLLAR, f"t{number}")
 
-    def hold(number: int) -> Callable[[Unit], None]:
+    def hold(number: int) -> Callable[[Unit], object]:
         return lambda unit: accounts.place_hold(unit, payer, DOLLAR, f"h{number}")
 
     commands = [make(number) for number in range(4) for make in (transfer, hold)]
@@ -189,7 +189,7 @@ def test_simultaneous_deposits_all_count_and_a_repeated_one_once(market: Market)
     """Deposits booked at the same moment add up; four of them with one id are one deposit."""
     account = market.account("rita")
 
-    def deposit(name: str) -> Callable[[Unit], None]:
+    def deposit(name: str) -> Callable[[Unit], object]:
         return lambda unit: accounts.deposit(unit, account, 3 * DOLLAR, name)
 
     answers = race(market, *map(deposit, ["a", "b", "same", "same", "same", "same"]))
@@ -202,7 +202,7 @@ def test_simultaneous_refunds_give_no_more_than_was_paid(market: Market) -> None
     account = market.account("rita", 100 * DOLLAR)
     deposit = f"opening-{account}"
 
-    def refund(name: str) -> Callable[[Unit], None]:
+    def refund(name: str) -> Callable[[Unit], object]:
         return lambda unit: accounts.refund(unit, account, deposit, 70 * DOLLAR, name)
 
     assert sorted(race(market, refund("r1"), refund("r2"))) == ["done", "over_credit"]

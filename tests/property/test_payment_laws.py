@@ -14,9 +14,9 @@ from ledger.domain.payment import (
     Parts,
     friday_of,
     returned,
-    tax_on,
     whole_cents,
 )
+from ledger.domain.tax import TaxProfile, of_gross, taxed
 
 CENT = NANOS_PER_CENT
 cents = st.integers(1, 10**9)
@@ -27,7 +27,18 @@ rates = st.integers(0, 10_000)
 def test_tax_is_the_nearest_cent_and_halves_go_up(net: int, rate: int) -> None:
     """Against exact fractions: never more than half a cent off, and a half is a cent more."""
     exact = Fraction(net * rate, 10_000)
-    assert tax_on(net * CENT, rate) == (exact + Fraction(1, 2)).__floor__() * CENT
+    assert (
+        taxed(net * CENT, TaxProfile(rate_bp=rate)).tax
+        == (exact + Fraction(1, 2)).__floor__() * CENT
+    )
+
+
+@given(cents, rates)
+def test_what_was_paid_is_divided_as_it_was_ordered(net: int, rate: int) -> None:
+    """While the profile stays, the gross of an order settles as exactly its net and its tax."""
+    profile = TaxProfile(rate_bp=rate)
+    ordered = taxed(net * CENT, profile)
+    assert of_gross(ordered.gross, profile) == ordered
 
 
 @given(cents, rates, st.lists(cents, min_size=1, max_size=8))
@@ -35,7 +46,7 @@ def test_parts_add_up_and_neither_exceeds_what_was_paid(
     net: int, rate: int, wanted: list[int]
 ) -> None:
     """Whatever goes back: gross is the sum of its parts, own parts stay within the payment."""
-    credit, tax = net * CENT, tax_on(net * CENT, rate)
+    credit, tax = taxed(net * CENT, TaxProfile(rate_bp=rate))
     before = NOTHING
     for gross in wanted:
         parts = returned(credit, tax, before, gross * CENT)
@@ -54,7 +65,7 @@ def test_the_tax_of_a_running_total_is_that_of_one_refund(
     net: int, rate: int, weights: list[int]
 ) -> None:
     """However a refund is cut up, the tax that went back is that of the whole, to the cent."""
-    credit, tax = net * CENT, tax_on(net * CENT, rate)
+    credit, tax = taxed(net * CENT, TaxProfile(rate_bp=rate))
     before = NOTHING
     for weight in weights:
         left = credit + tax - before.gross
@@ -77,7 +88,7 @@ def test_failures_in_between_change_no_end(
     net: int, rate: int, tries: list[tuple[int, bool]]
 ) -> None:
     """Refunds that came back leave no cent behind: the last one ends exactly at the payment."""
-    credit, tax = net * CENT, tax_on(net * CENT, rate)
+    credit, tax = taxed(net * CENT, TaxProfile(rate_bp=rate))
     kept: list[Parts] = []
     before = NOTHING
     for weight, fails in tries:

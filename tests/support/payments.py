@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ledger.domain.events import ChargePosted
 from ledger.domain.money import NANOS_PER_CENT, NANOS_PER_DOLLAR
 from ledger.errors import LedgerError
+from ledger.services import billing
 from ledger.services.payments import entries, inbox, orders, returns, runner
 from ledger.services.payments.gateway import Event, Opened, PaymentGateway
 from ledger.services.payments.reconcile import Reconciliation, reconcile
@@ -36,9 +37,11 @@ class Shop:
     # --- what people do --------------------------------------------------------------------------
 
     def order(self, account: int, cents: int, *, card: str | None = None, tax_bp: int = 0) -> str:
-        """Credit is ordered; nobody was asked yet."""
+        """Credit is ordered; nobody was asked yet. *tax_bp* becomes the account's rate."""
         with self.market.ledger.unit() as unit:
-            return orders.order_payment(unit, account, cents * CENT, card=card, tax_bp=tax_bp)
+            if tax_bp:
+                billing.set_tax(unit, account, rate_bp=tax_bp)
+            return orders.order_payment(unit, account, cents * CENT, card=card)
 
     def page(self, payment_id: str) -> Opened:
         """The page of an ordered payment."""

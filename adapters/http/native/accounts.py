@@ -139,7 +139,10 @@ class KeyName(Body):
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
-    """Credit to the nano. available = posted - charged - held - accrued."""
+    """Credit to the nano: available = posted - charged - held - accrued - locked - lapsed.
+
+    Of it `promotional` can only be spent; `lapsed` is left of grants that ended.
+    """
 
     account_id: int
     at: Instant
@@ -147,6 +150,9 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     charged: Dollars
     held: Dollars
     accrued: Dollars
+    locked: Dollars
+    promotional: Dollars
+    lapsed: Dollars
     available: Dollars
     burn_per_hour: Dollars
     runway_seconds: int | None

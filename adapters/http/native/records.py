@@ -10,8 +10,7 @@ from litestar.params import FromPath, FromQuery
 
 from adapters.http.call import ANYONE, AUDITOR, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
-from adapters.http.wire import Dollars, Instant, Page, decode_cursor, page, render
-from ledger.errors import NotFoundError
+from adapters.http.wire import Dollars, Instant, Page, decode_cursor, page
 from ledger.services.questions import events as log
 from ledger.services.questions import invoices as ask
 from ledger.services.questions import usage
@@ -36,7 +35,10 @@ class InvoiceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invoice(msgspec.Struct, frozen=True, kw_only=True):
-    """A usage invoice. opening + movements - total = closing."""
+    """A usage invoice. opening + movements - total = closing.
+
+    `status` is paid, issued (an amount is due) or void; `promotional` is what grants paid of it.
+    """
 
     number: str
     account_id: int
@@ -48,6 +50,8 @@ class Invoice(msgspec.Struct, frozen=True, kw_only=True):
     total_cents: int
     closing: Dollars
     paid: Dollars
+    due: Dollars
+    promotional: Dollars
     status: str
     issued_at: Instant
     lines: list[InvoiceLine]
@@ -93,15 +97,6 @@ async def list_invoices(
         )
     )
     return page(Invoice, found, limit, lambda one: one.position)
-
-
-@get("/v1/invoices/{number:str}", opt=allowed(*ANYONE), summary="Show an invoice")
-async def show_invoice(call: Caller, number: FromPath[str]) -> Invoice:
-    """Show an invoice with its lines."""
-    found = await call.question(lambda connection: ask.invoice(connection, number))
-    if not call.sees_all and found.account_id != call.principal.account_id:
-        raise NotFoundError("no_such_invoice", f"there is no invoice {number!r}")
-    return render(Invoice, found)
 
 
 @get("/v1/anomalies", opt=allowed(*ANYONE), summary="List anomalies")
@@ -157,4 +152,4 @@ async def list_stream(
     return page(Event, found, limit, lambda one: one.version)
 
 
-HANDLERS = [list_invoices, show_invoice, list_anomalies, list_events, list_stream]
+HANDLERS = [list_invoices, list_anomalies, list_events, list_stream]

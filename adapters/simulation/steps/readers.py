@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ledger.domain.ids import parse_rfc3339
-from ledger.domain.money import parse_dollars
+from ledger.domain.money import parse_dollars, parse_fee
 from ledger.errors import RejectedError
 
 _SPAN: Final = re.compile(r"([+-])(\d+)([smhd])")
@@ -41,6 +41,22 @@ def whole(value: Any) -> int:
         message = f"{value!r} is not a whole number from 0 on"
         raise ValueError(message)
     return value
+
+
+def cycle(value: Any) -> str:
+    """How often usage is billed."""
+    if value not in {"monthly", "weekly"}:
+        message = f'{value!r} is neither "monthly" nor "weekly"'
+        raise ValueError(message)
+    return str(value)
+
+
+def fraction(value: Any) -> int:
+    """A share such as ``"0.19"``, in basis points."""
+    try:
+        return parse_fee(name(value))
+    except RejectedError as error:
+        raise ValueError(error.message) from error
 
 
 def flag(value: Any) -> bool:

@@ -12,8 +12,8 @@ from adapters.simulation.world import World
 Values = Mapping[str, Any]
 EXPECTATIONS: Final = {
     "balances", "held", "states", "running", "billed_seconds", "charges", "hosts", "platform",
-    "invoices", "anomalies", "notices", "reliability", "min_bid", "offers", "trial_balance",
-    "payments", "payouts", "clearing",
+    "invoices", "documents", "anomalies", "notices", "reliability", "min_bid", "offers",
+    "trial_balance", "payments", "payouts", "clearing",
 }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ class Run(Protocol):
     payments: dict[str, str]
     chargebacks: dict[str, str]
     boots: int
+    settings: Mapping[str, Any]
 
     def account(self, name: str) -> int:
         """The id of an account, opened when first named."""

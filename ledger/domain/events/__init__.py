@@ -41,6 +41,15 @@ from ledger.domain.events.base import (
     StopReason,
     WaitReason,
 )
+from ledger.domain.events.billing import (
+    BillingChosen,
+    BillingFact,
+    CustomerDetailsErased,
+    CustomerDetailsGiven,
+    IssuerDescribed,
+    PeriodsPlanned,
+    TaxProfileSet,
+)
 from ledger.domain.events.configuration import (
     ConfigurationFact,
     LaunchPolicySet,
@@ -110,9 +119,21 @@ from ledger.domain.events.disputes import (
 from ledger.domain.events.documents import (
     DocumentFact,
     InvoiceIssued,
+    InvoiceIssuedV1,
     InvoiceLine,
     NoticeIssued,
     PeriodClosed,
+    SelfBillingIssued,
+    SelfBillingLine,
+    TaxInvoiceCredited,
+    TaxInvoiceIssued,
+)
+from ledger.domain.events.grants import (
+    GrantEnd,
+    GrantFact,
+    PromotionClosed,
+    PromotionGranted,
+    PromotionRevoked,
 )
 from ledger.domain.events.instances import (
     BidChanged,
@@ -338,6 +359,8 @@ __all__ = [
     "BalanceAlertRaised",
     "BenchmarkRecorded",
     "BidChanged",
+    "BillingChosen",
+    "BillingFact",
     "CardDetached",
     "CardRemoved",
     "CardSaved",
@@ -377,6 +400,8 @@ __all__ = [
     "CreditNoteLine",
     "CreditRefunded",
     "CreditTransferred",
+    "CustomerDetailsErased",
+    "CustomerDetailsGiven",
     "DayCapReached",
     "DepositSettled",
     "DisputeAnswered",
@@ -406,6 +431,8 @@ __all__ = [
     "GpuSuspected",
     "GpusAssigned",
     "Grant",
+    "GrantEnd",
+    "GrantFact",
     "HoldCaptured",
     "HoldExpired",
     "HoldPlaced",
@@ -430,7 +457,9 @@ __all__ = [
     "InstanceStopped",
     "InventoryReported",
     "InvoiceIssued",
+    "InvoiceIssuedV1",
     "InvoiceLine",
+    "IssuerDescribed",
     "JobAction",
     "JobChanged",
     "JobFact",
@@ -501,6 +530,7 @@ __all__ = [
     "PayoutSent",
     "PayoutTransferred",
     "PeriodClosed",
+    "PeriodsPlanned",
     "PolicyAdopted",
     "PolicyAdoptedV1",
     "PriceIncreaseAccepted",
@@ -509,6 +539,9 @@ __all__ = [
     "ProbeLocationRegistered",
     "ProbeLocationRemoved",
     "ProcessorEntryBooked",
+    "PromotionClosed",
+    "PromotionGranted",
+    "PromotionRevoked",
     "PublishedPort",
     "ReceivableRecovered",
     "RefundBegun",
@@ -527,6 +560,8 @@ __all__ = [
     "SecretRemoved",
     "SecretSet",
     "SecureTierChanged",
+    "SelfBillingIssued",
+    "SelfBillingLine",
     "SmallestBid",
     "SpendCapsSet",
     "SshKeyAdded",
@@ -540,6 +575,9 @@ __all__ = [
     "StorageDebtCleared",
     "StorageDebtNoticed",
     "SubjectErased",
+    "TaxInvoiceCredited",
+    "TaxInvoiceIssued",
+    "TaxProfileSet",
     "TemplateChanged",
     "TemplateCreated",
     "TemplateDeleted",
@@ -594,7 +632,9 @@ AnyFact = (
     PolicyAdopted
     | AccountFact
     | CreditFact
+    | GrantFact
     | ExhaustionFact
+    | BillingFact
     | DocumentFact
     | DisputeFact
     | EarningsFact
@@ -619,7 +659,7 @@ AnyFact = (
     | PayoutFact
     | ProcessorEntryBooked
 )
-RetiredFact = PolicyAdoptedV1 | InstanceCreatedV1
+RetiredFact = PolicyAdoptedV1 | InstanceCreatedV1 | InvoiceIssuedV1
 """Shapes that only the past wrote."""
 
 

@@ -94,7 +94,7 @@ class TopUpSwitchedOff(Fact, tag="top_up.switched_off.v1"):
 
 
 class TopUpRequested(Fact, tag="top_up.requested.v1"):
-    """A charge is about to be made.
+    """A charge is about to be made: *amount* of credit, and the *tax* on it.
 
     `trigger` is the position of the fact it answers: the consent, or the end of the charge before.
     One fact triggers one charge.
@@ -104,6 +104,7 @@ class TopUpRequested(Fact, tag="top_up.requested.v1"):
     consent_no: int
     trigger: int
     amount: int
+    tax: int
     requested_at: int
 
 
@@ -127,6 +128,7 @@ class TopUpSettled(Fact, tag="top_up.settled.v1"):
     consent_no: int
     trigger: int
     amount: int
+    tax: int
     payment: str
     settled_at: int
 

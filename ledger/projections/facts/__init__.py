@@ -14,9 +14,9 @@ from ledger.domain import events as e
 from ledger.projections.facts.accounts import (
     account_changes,
     credit_changes,
-    document_changes,
     exhaustion_changes,
 )
+from ledger.projections.facts.billing import billing_changes
 from ledger.projections.facts.change import Change
 from ledger.projections.facts.contracts import contract_changes
 from ledger.projections.facts.corrections import correction_changes
@@ -25,6 +25,8 @@ from ledger.projections.facts.disputes import (
     earnings_changes,
     testimony_changes,
 )
+from ledger.projections.facts.documents import document_changes
+from ledger.projections.facts.grants import grant_changes
 from ledger.projections.facts.instances import instance_changes
 from ledger.projections.facts.launches import (
     access_changes,
@@ -132,8 +134,10 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.PolicyAdopted, _policy),
     (e.AccountFact, account_changes),
     (e.CreditFact, credit_changes),
+    (e.GrantFact, grant_changes),
     (e.ExhaustionFact, exhaustion_changes),
     (e.DocumentFact, document_changes),
+    (e.BillingFact, billing_changes),
     (e.DisputeFact, dispute_changes),
     (e.EarningsFact, earnings_changes),
     (e.TestimonyFact, testimony_changes),

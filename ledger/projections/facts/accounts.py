@@ -1,4 +1,4 @@
-"""Accounts, their own money, and their documents: what those facts change."""
+"""Accounts and their own money: what those facts change."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ PLATFORM_FEE: Final = "platform_fee"
 PLATFORM_REVENUE: Final = "platform_revenue"
 BANK: Final = "bank"
 PAYMENT_CLEARING: Final = "payment_clearing"
+TAX_PAYABLE: Final = "tax_payable"
 RESERVED_DEPOSIT: Final = "reserved_deposit"
 
 
@@ -73,6 +74,17 @@ def moved(
     )
 
 
+def settles(account_id: int, amount: int) -> Change:
+    """Nanos of new credit pay what usage invoices left due, the oldest first."""
+    return Change(
+        "UPDATE invoices SET due = invoices.due - paid.part FROM ("
+        "SELECT number, greatest(0, least(due, %s - (sum(due) OVER (ORDER BY position) - due)))"
+        " AS part FROM invoices WHERE account_id = %s AND due > 0) AS paid"
+        " WHERE invoices.number = paid.number AND paid.part > 0",
+        (amount, account_id),
+    )
+
+
 def paid_to_host(host_id: int, amount: int) -> Change:
     """Nanos that a host is owed, or owes, by a movement outside the meters."""
     return Change(
@@ -98,6 +110,7 @@ def credit_changes(fact: e.CreditFact, position: int) -> Iterator[Change]:
                 (fact.account_id, fact.deposit_id, fact.amount, fact.source, fact.settled_at),
             )
             yield posted(fact.account_id, fact.amount)
+            yield settles(fact.account_id, fact.amount)
             yield moved(
                 position,
                 "deposit",
@@ -127,6 +140,7 @@ def credit_changes(fact: e.CreditFact, position: int) -> Iterator[Change]:
         case e.CreditTransferred():
             yield posted(fact.from_account_id, -fact.amount)
             yield posted(fact.to_account_id, fact.amount)
+            yield settles(fact.to_account_id, fact.amount)
             yield moved(
                 position,
                 "transfer",
@@ -189,66 +203,4 @@ def exhaustion_changes(fact: e.ExhaustionFact, position: int) -> Iterator[Change
                 "UPDATE account_credit SET debt_notices = 0, debt_since = NULL"
                 " WHERE account_id = %s",
                 (fact.account_id,),
-            )
-
-
-def document_changes(fact: e.DocumentFact, position: int) -> Iterator[Change]:
-    """Closed periods, invoices and notices."""
-    match fact:
-        case e.PeriodClosed():
-            yield Change(
-                "UPDATE accounts SET closed_until = %s WHERE account_id = %s",
-                (fact.period_until, fact.account_id),
-            )
-            yield Change(
-                "INSERT INTO closed_periods (account_id, period_from, period_until, position)"
-                " VALUES (%s, %s, %s, %s)",
-                (fact.account_id, fact.period_from, fact.period_until, position),
-            )
-        case e.InvoiceIssued():
-            yield Change(
-                "INSERT INTO invoices VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                (
-                    fact.number,
-                    fact.account_id,
-                    fact.period_from,
-                    fact.period_until,
-                    fact.opening,
-                    fact.movements,
-                    fact.total,
-                    fact.closing,
-                    fact.paid,
-                    fact.issued_at,
-                    position,
-                ),
-            )
-            yield Change(
-                "UPDATE closed_periods SET number = %s WHERE account_id = %s AND period_from = %s",
-                (fact.number, fact.account_id, fact.period_from),
-            )
-            yield counted("invoice", int(fact.number.rpartition("-")[2]))
-            for number, line in enumerate(fact.lines, 1):
-                yield Change(
-                    "INSERT INTO invoice_lines VALUES"
-                    " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                    (
-                        fact.number,
-                        number,
-                        line.instance_id,
-                        line.meter,
-                        line.segment_from,
-                        line.kind,
-                        line.rate,
-                        line.quantity,
-                        line.amount,
-                        line.late,
-                        line.period_from,
-                        line.used_from,
-                        line.used_until,
-                    ),
-                )
-        case e.NoticeIssued():
-            yield Change(
-                "INSERT INTO notices VALUES (%s, %s, %s, %s, %s)",
-                (position, fact.account_id, fact.code, fact.about, fact.issued_at),
             )

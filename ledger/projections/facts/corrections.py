@@ -15,6 +15,7 @@ from ledger.projections.facts.accounts import (
     RENTER_CREDIT,
     paid_to_host,
     posted,
+    settles,
 )
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.disputes import HOST_RECEIVABLE, legs, owed_by_host
@@ -105,6 +106,7 @@ def _reversed(fact: e.ChargeReversed, position: int) -> Iterator[Change]:
     )
     yield counted("correction", fact.correction_id)
     yield posted(fact.account_id, fact.amount)
+    yield settles(fact.account_id, fact.amount)
     yield paid_to_host(host, -fact.from_payable)
     yield owed_by_host(host, fact.from_receivable)
     yield from legs(
@@ -189,6 +191,8 @@ def _credit_note(fact: e.CreditNoteIssued, position: int) -> Iterator[Change]:
             position,
         ),
     )
+    if fact.voids:
+        yield Change("UPDATE invoices SET voided = true WHERE number = %s", (fact.document,))
     yield counted("credit_note", int(fact.number.rpartition("-")[2]))
     for number, line in enumerate(fact.lines, 1):
         yield Change(

@@ -14,13 +14,13 @@ from ledger.projections.facts.accounts import (
     HOST_PAYABLE,
     PAYMENT_CLEARING,
     RENTER_CREDIT,
+    TAX_PAYABLE,
     paid_to_host,
     posted,
 )
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.disputes import Leg, legs
 
-TAX_PAYABLE: Final = "tax_payable"
 PAYOUT_CLEARING: Final = "payout_clearing"
 CHARGEBACK_DIFFERENCE: Final = "chargeback_difference"
 PROCESSOR_BALANCE: Final = "processor_balance"
@@ -99,15 +99,16 @@ def _payment(
             yield payment_settled(
                 fact.payment_id, fact.payment, fact.credit, fact.tax, fact.settled_at
             )
-            yield from legs(
-                position,
-                "tax",
-                fact.payment_id,
-                fact.settled_at,
-                [((PAYMENT_CLEARING, None), (TAX_PAYABLE, fact.account_id), fact.tax)],
-            )
+            yield from tax_paid(fact.payment_id, fact.tax, fact.settled_at, position)
         case e.PaymentFailed():
             yield payment_failed(fact.payment_id, fact.reason, fact.failed_at)
+
+
+def tax_paid(payment_id: str, tax: int, at: int, position: int) -> Iterator[Change]:
+    """The tax that came in beside the credit."""
+    yield from legs(
+        position, "tax", payment_id, at, [((PAYMENT_CLEARING, None), (TAX_PAYABLE, None), tax)]
+    )
 
 
 def payment_ordered(
@@ -230,7 +231,7 @@ def _taken(
         at,
         [
             _directed((RENTER_CREDIT, fact.account_id), clearing, credit),
-            _directed((TAX_PAYABLE, fact.account_id), clearing, tax),
+            _directed((TAX_PAYABLE, None), clearing, tax),
             _directed((CHARGEBACK_DIFFERENCE, None), clearing, difference),
         ],
     )

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from ledger.domain import events as e
 from ledger.domain.payment import top_up_id
 from ledger.projections.facts.change import Change
-from ledger.projections.facts.payments import payment_failed, payment_ordered, payment_settled
+from ledger.projections.facts.payments import (
+    payment_failed,
+    payment_ordered,
+    payment_settled,
+    tax_paid,
+)
 
 
 def safety_changes(fact: e.SafetyFact, position: int) -> Iterator[Change]:
@@ -141,13 +146,21 @@ def _top_up(fact: _TopUpFact, position: int) -> Iterator[Change]:
             yield _consent("status = 'off'", fact.account_id, fact.consent_no)
         case e.TopUpRequested():
             yield Change(
-                "INSERT INTO top_ups VALUES (%s, %s, %s, %s, 'requested', NULL, NULL, %s, NULL)",
-                (fact.account_id, fact.trigger, fact.consent_no, fact.amount, fact.requested_at),
+                "INSERT INTO top_ups VALUES"
+                " (%s, %s, %s, %s, %s, 'requested', NULL, NULL, %s, NULL)",
+                (
+                    fact.account_id,
+                    fact.trigger,
+                    fact.consent_no,
+                    fact.amount,
+                    fact.tax,
+                    fact.requested_at,
+                ),
             )
             yield payment_ordered(
                 top_up_id(fact.account_id, fact.trigger),
                 fact.account_id,
-                ("auto_top_up", None, fact.amount, 0),
+                ("auto_top_up", None, fact.amount, fact.tax),
                 fact.requested_at,
                 position,
             )
@@ -171,8 +184,11 @@ def _top_up(fact: _TopUpFact, position: int) -> Iterator[Change]:
                 top_up_id(fact.account_id, fact.trigger),
                 fact.payment,
                 fact.amount,
-                0,
+                fact.tax,
                 fact.settled_at,
+            )
+            yield from tax_paid(
+                top_up_id(fact.account_id, fact.trigger), fact.tax, fact.settled_at, position
             )
             yield Change(
                 "UPDATE top_up_consents SET failures = 0, failed_at = NULL, armed_position = %s"

@@ -13,6 +13,7 @@ from sqlalchemy import Table
 from ledger.projections.tables import (
     accounts,
     disputes,
+    documents,
     instances,
     launches,
     machines,
@@ -33,6 +34,7 @@ __all__ = [
     "USAGE",
     "accounts",
     "disputes",
+    "documents",
     "instances",
     "launches",
     "machines",
@@ -48,7 +50,7 @@ __all__ = [
     "webhooks",
 ]
 
-GENERATION: Final = 4
+GENERATION: Final = 5
 """Raise it when a fold changes; the program then asks for a rebuild before it serves."""
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    Numeric,
     PrimaryKeyConstraint,
     SmallInteger,
     Text,
@@ -108,6 +109,26 @@ deposits = table(
     PrimaryKeyConstraint("account_id", "deposit_id"),
 )
 
+grants = table(
+    "grants",
+    FACTS,
+    big("account_id"),
+    string("grant_id"),
+    money("amount"),
+    string("reason"),
+    big("granted_at"),
+    big("expires_at"),
+    maybe("revoked_at"),
+    big("position"),
+    maybe("revoked_position"),
+    Column("unspent", Numeric(38, 0), nullable=True),
+    maybe("closed_at"),
+    maybe("closed_position"),
+    PrimaryKeyConstraint("account_id", "grant_id"),
+    Index("grants_open", "expires_at", postgresql_where=text("closed_at IS NULL")),
+)
+"""Promotional credit; `unspent` is what went back when nothing could draw on it any more."""
+
 movements = table(
     "movements",
     FACTS,
@@ -152,10 +173,15 @@ invoices = table(
     money("total"),
     money("closing"),
     money("paid"),
+    money("due"),
+    Column("voided", Boolean, nullable=False),
+    money("promotional"),
     big("issued_at"),
     big("position"),
     Index("invoices_account", "account_id", "position"),
+    Index("invoices_due", "account_id", "position", postgresql_where=text("due > 0")),
 )
+"""Usage invoices: `paid` was covered when it was issued, `due` is what nothing has paid yet."""
 
 invoice_lines = table(
     "invoice_lines",

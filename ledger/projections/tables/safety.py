@@ -55,6 +55,7 @@ top_ups = table(
     big("trigger"),
     Column("consent_no", Integer, nullable=False),
     money("amount"),
+    money("tax"),
     string("status"),
     string("reason", nullable=True),
     string("payment", nullable=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Index,
     Integer,
@@ -49,6 +50,15 @@ metered_accounts = table(
     big("closed_until"),
     maybe("dry_at"),
 )
+
+metered_periods = table(
+    "metered_periods",
+    USAGE,
+    big("account_id"),
+    big("boundary"),
+    PrimaryKeyConstraint("account_id", "boundary"),
+)
+"""The instants at which periods begin, of accounts that chose their own."""
 
 metered_platform = table(
     "metered_platform",
@@ -166,6 +176,19 @@ account_usage = table(
     fillfactor=50,
 )
 """Usage charged to an account as renter, earned by it as host, and the fees kept of that."""
+
+promotion_usage = table(
+    "promotion_usage",
+    USAGE,
+    big("account_id"),
+    big("since"),
+    money("charged"),
+    Column("is_cut", Boolean, nullable=False),
+    PrimaryKeyConstraint("account_id", "since"),
+    fillfactor=50,
+)
+"""Usage charged to an account that was given promotional credit, by the second in which it was
+used: per stretch that begins where a grant begins or ends (`is_cut`) or with an invoice period."""
 
 anomalies = table(
     "anomalies",

@@ -23,7 +23,7 @@ from ledger.domain.usage import (
 )
 from ledger.meters.intervals import overlap, subtract
 from ledger.projections.usage.page import AnomalyPage, Page
-from ledger.projections.usage.pieces import HOUR, Ceiling, ceilings, fits, outside_code, pieces
+from ledger.projections.usage.pieces import HOUR, Ceiling, ceilings, fits, outside_code
 from ledger.projections.usage.posting import Posting
 from ledger.projections.usage.state import (
     FAR_FUTURE,
@@ -98,6 +98,16 @@ class UsageFold:
             self._closed[account_id] = closed_until
             if dry_at is not None:
                 self._dry[account_id] = dry_at
+
+        for account_id, second in self._connection.execute(
+            "SELECT account_id, since FROM promotion_usage WHERE is_cut"
+        ):
+            self._posting.remember_cut(account_id, second)
+
+        for account_id, boundary in self._connection.execute(
+            "SELECT account_id, boundary FROM metered_periods ORDER BY account_id, boundary"
+        ):
+            self._posting.remember_period(account_id, boundary)
 
     def _prepare(self, page: Sequence[Stored]) -> None:
         """Load the machines and instances of the page that are not in memory, set-based."""
@@ -176,6 +186,15 @@ class UsageFold:
                     fact.period_until,
                     self._dry.get(fact.account_id),
                 )
+            case e.BillingChosen():
+                self._posting.plan(fact.account_id, fact.boundaries, fact.chosen_at)
+            case e.PeriodsPlanned():
+                self._posting.plan(fact.account_id, fact.boundaries)
+            case e.PromotionGranted():
+                self._posting.cut(fact.account_id, fact.granted_at)
+                self._posting.cut(fact.account_id, fact.expires_at)
+            case e.PromotionRevoked():
+                self._posting.cut(fact.account_id, fact.revoked_at)
             case e.AccountExhausted():
                 self._dry[fact.account_id] = fact.dry_at
                 page.accounts[fact.account_id] = (self._closed[fact.account_id], fact.dry_at)
@@ -474,6 +493,7 @@ class UsageFold:
             or start // HOUR != (end - 1) // HOUR
             or start < meter.segment.since
             or end > meter.segment.until
+            or self._posting.is_cut(meter, start, end)
         ):
             self._slow_block(machine, block, low, position, None)
             return
@@ -562,7 +582,7 @@ class UsageFold:
                     )
             begin, finish = max(first, meter.created), min(last, meter.destroyed)
             meter.segment = meter.segment_at(covered.until)
-            for a, b, segment in pieces(meter, begin, finish):
+            for a, b, segment in self._posting.pieces(meter, begin, finish):
                 moved_up = sum(up[a - start : b - start])
                 moved_down = sum(down[a - start : b - start])
                 if moved_up or moved_down:

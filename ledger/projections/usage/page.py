@@ -160,6 +160,14 @@ class Page:
         self.current: dict[tuple[int, int, int], Hour] = {}
         """The row that postings of an hour go to now; dropped when a period closes."""
         self.anomalies = AnomalyPage()
+        self.cuts: set[tuple[int, int]] = set()
+        """(account, second): where promotional credit of an account begins or ends."""
+        self.planned: dict[int, list[int]] = {}
+        """Boundaries of periods that became known, per account."""
+        self.unplanned: dict[int, int] = {}
+        """Accounts whose boundaries later than a second are replaced."""
+        self.promotions: dict[tuple[int, int], int] = {}
+        """Charged to accounts with promotional credit, by (account, stretch)."""
         self.trims: list[tuple[Covered, int]] = []
         self.evictions: list[Meter] = []
 
@@ -188,6 +196,7 @@ def write(connection: Connection, page: Page, *, lock_accounts: bool) -> None:
     _write_coverage(connection, "machine_coverage", "machine_id", page.machines)
     _write_hours(connection, list(page.hours.values()))
     _write_anomalies(connection, page)
+    _write_promotions(connection, page)
     if charged:
         ids = sorted(charged)
         connection.execute(
@@ -217,6 +226,7 @@ def _write_platform(connection: Connection, page: Page) -> None:
                 [dry for _, dry in page.accounts.values()],
             ],
         )
+    _write_periods(connection, page)
     fresh = [machine for machine in page.machines.values() if machine.dirty]
     if fresh:
         connection.execute(
@@ -229,6 +239,22 @@ def _write_platform(connection: Connection, page: Page) -> None:
         )
         for machine in fresh:
             machine.dirty = False
+
+
+def _write_periods(connection: Connection, page: Page) -> None:
+    if page.unplanned:
+        connection.execute(
+            "DELETE FROM metered_periods p USING unnest(%b::int8[], %b::int8[]) AS old (id, after)"
+            " WHERE p.account_id = old.id AND p.boundary > old.after",
+            [list(page.unplanned), list(page.unplanned.values())],
+        )
+    rows = [(one, boundary) for one, found in page.planned.items() for boundary in found]
+    if rows:
+        connection.execute(
+            "INSERT INTO metered_periods SELECT * FROM unnest(%b::int8[], %b::int8[])"
+            " ON CONFLICT DO NOTHING",
+            _columns(rows),
+        )
 
 
 def _write_meters(connection: Connection, page: Page) -> None:
@@ -452,6 +478,22 @@ def _write_anomalies(connection: Connection, page: Page) -> None:
             " %b::int8[], %b::int8[], %s::numeric[], %b::int8[])"
             " ON CONFLICT (machine_id, instance_id, code, start) DO UPDATE SET"
             " until = EXCLUDED.until, amount = EXCLUDED.amount, position = EXCLUDED.position",
+            _columns(rows),
+        )
+
+
+def _write_promotions(connection: Connection, page: Page) -> None:
+    rows = [
+        (account_id, since, page.promotions.get((account_id, since), 0), key in page.cuts)
+        for key in sorted(page.cuts | page.promotions.keys())
+        for account_id, since in [key]
+    ]
+    if rows:
+        connection.execute(
+            "INSERT INTO promotion_usage AS stored SELECT * FROM unnest(%b::int8[], %b::int8[],"
+            " %s::numeric[], %b::bool[]) ON CONFLICT (account_id, since) DO UPDATE"
+            " SET charged = stored.charged + EXCLUDED.charged,"
+            " is_cut = stored.is_cut OR EXCLUDED.is_cut",
             _columns(rows),
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from ledger.domain.ids import month_start
@@ -10,6 +12,8 @@ from ledger.projections.usage.page import Hour, Page
 from ledger.projections.usage.pieces import HOUR, pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledger.projections.usage.state import Meter, Segment
 
 _MONTHS_MAX: Final = 4_096
@@ -27,6 +31,64 @@ class Posting:
         self.page = Page()
         self._closed = closed
         self._months: dict[int, int] = {}
+        self.cuts: dict[int, list[int]] = {}
+        """Seconds at which promotional credit of an account begins or ends, ascending."""
+        self.periods: dict[int, list[int]] = {}
+        """Seconds at which periods begin, ascending, of accounts that chose their own."""
+        self._stops: dict[int, list[int]] = {}
+        """Both together: no piece of usage goes over one."""
+
+    def cut(self, account_id: int, second: int) -> None:
+        """Promotional credit of an account begins or ends at *second*."""
+        self.remember_cut(account_id, second)
+        self.page.cuts.add((account_id, second))
+
+    def remember_cut(self, account_id: int, second: int) -> None:
+        """Take a stored cut into memory."""
+        seconds = self.cuts.setdefault(account_id, [])
+        if second not in seconds:
+            insort(seconds, second)
+            self._stop(account_id)
+
+    def plan(self, account_id: int, boundaries: Sequence[int], after: int | None = None) -> None:
+        """Periods of an account begin at these seconds; with *after*, they replace later ones."""
+        known = self.periods.get(account_id, [])
+        if after is not None:
+            known = [one for one in known if one <= after]
+            self.page.unplanned.setdefault(account_id, after)
+            coming = self.page.planned.get(account_id, [])
+            self.page.planned[account_id] = [one for one in coming if one <= after]
+        self.periods[account_id] = sorted({*known, *boundaries})
+        self.page.planned.setdefault(account_id, []).extend(boundaries)
+        self.page.current.clear()
+        self._stop(account_id)
+
+    def remember_period(self, account_id: int, boundary: int) -> None:
+        """Take a stored boundary into memory."""
+        insort(self.periods.setdefault(account_id, []), boundary)
+        self._stop(account_id)
+
+    def _stop(self, account_id: int) -> None:
+        both = {*self.cuts.get(account_id, ()), *self.periods.get(account_id, ())}
+        self._stops[account_id] = sorted(both)
+
+    def is_cut(self, meter: Meter, start: int, end: int) -> bool:
+        """True when usage of `[start, end)` has to be cut for its account."""
+        seconds = self._stops.get(meter.account_id)
+        return seconds is not None and bisect_right(seconds, start) < bisect_right(seconds, end - 1)
+
+    def pieces(self, meter: Meter, start: int, end: int) -> list[tuple[int, int, Segment]]:
+        """`[start, end)` cut at hours, changes of terms, periods, ends of promotional credit."""
+        found = pieces(meter, start, end)
+        if not self._stops or not self.is_cut(meter, start, end):
+            return found
+        seconds = self._stops[meter.account_id]
+        cut = []
+        for first, last, segment in found:
+            inside = [one for one in seconds if first < one < last]
+            stops = [first, *inside, last]
+            cut += [(a, b, segment) for a, b in pairwise(stops)]
+        return cut
 
     def post_pieces(
         self,
@@ -40,7 +102,12 @@ class Posting:
     ) -> None:
         """Post seconds of one meter, hour by hour and segment by segment."""
         segment = meter.segment
-        if start // HOUR == (end - 1) // HOUR and start >= segment.since and end <= segment.until:
+        if (
+            start // HOUR == (end - 1) // HOUR
+            and start >= segment.since
+            and end <= segment.until
+            and not (self._stops and self.is_cut(meter, start, end))
+        ):
             seconds = end - start
             self.post(
                 meter,
@@ -54,7 +121,7 @@ class Posting:
                 0,
             )
             return
-        for a, b, piece in pieces(meter, start, end):
+        for a, b, piece in self.pieces(meter, start, end):
             self.post(
                 meter, piece, a, b, position, b - a if gpu else 0, b - a if storage else 0, 0, 0
             )
@@ -79,7 +146,7 @@ class Posting:
         hour = start // HOUR
         key = (meter.instance_id, hour, segment.number)
         row = self.page.current.get(key)
-        if row is None:
+        if row is None or (self.periods and meter.account_id in self.periods):
             row = self._row(meter, segment, hour, key, start, position)
         segment.dirty = True
         fee_bp = segment.fee_bp
@@ -130,16 +197,18 @@ class Posting:
             segment.f_down = fee
         row.charged += charged
         row.kept += kept
+        if self.cuts and charged:
+            self._promote(meter, start, charged)
         row.first_second = min(row.first_second, start)
         row.until = max(row.until, end)
 
     def post_idle(self, meter: Meter, start: int, end: int, position: int) -> None:
         """Post seconds in which a reservation ran on without GPUs (`reserved_idle`)."""
-        for a, b, segment in pieces(meter, start, end):
+        for a, b, segment in self.pieces(meter, start, end):
             hour = a // HOUR
             key = (meter.instance_id, hour, segment.number)
             row = self.page.current.get(key)
-            if row is None:
+            if row is None or (self.periods and meter.account_id in self.periods):
                 row = self._row(meter, segment, hour, key, a, position)
             segment.dirty = True
             segment.q_idle += b - a
@@ -149,11 +218,53 @@ class Posting:
             row.idle_charge += total - segment.c_idle
             row.idle_fee += fee - segment.f_idle
             row.charged += total - segment.c_idle
+            if self.cuts:
+                self._promote(meter, a, total - segment.c_idle)
             row.kept += fee - segment.f_idle
             segment.c_idle = total
             segment.f_idle = fee
             row.first_second = min(row.first_second, a)
             row.until = max(row.until, b)
+
+    def _promote(self, meter: Meter, second: int, charged: int) -> None:
+        """Note what an account with promotional credit was charged for this stretch of time."""
+        seconds = self.cuts.get(meter.account_id)
+        if seconds is None or second < seconds[0]:
+            return
+        since = max(seconds[bisect_right(seconds, second) - 1], self._period_start(meter, second))
+        key = (meter.account_id, since)
+        self.page.promotions[key] = self.page.promotions.get(key, 0) + charged
+
+    def _period_start(self, meter: Meter, second: int) -> int:
+        """The first second of the usage period of an account that holds *second*."""
+        own = self.periods.get(meter.account_id)
+        if own is None:
+            return self._month(second // HOUR)
+        return own[bisect_right(own, second) - 1] if second >= own[0] else 0
+
+    def _month(self, hour: int) -> int:
+        month = self._months.get(hour)
+        if month is None:
+            if len(self._months) >= _MONTHS_MAX:
+                self._months.clear()
+            month = self._months[hour] = month_start(hour * HOUR)
+        return month
+
+    def _booked(self, account_id: int, hour: int, start: int) -> int:
+        """The first second of the invoice period in which usage of second *start* is booked.
+
+        Late usage of a period that ended inside an hour is booked a second later, so that it has a
+        row beside that of the new period.
+        """
+        closed = self._closed[account_id]
+        own = self.periods.get(account_id)
+        if own is None:
+            month = self._month(hour)
+            return month if hour * HOUR >= closed or month == month_start(closed) else closed
+        if start < closed:
+            return closed + 1 if closed % HOUR else closed
+        before = bisect_right(own, start)
+        return max(closed, own[before - 1]) if before else closed
 
     def _row(
         self,
@@ -165,13 +276,7 @@ class Posting:
         position: int,
     ) -> Hour:
         """The row of this hour in the invoice period that is open for it now."""
-        month = self._months.get(hour)
-        if month is None:
-            if len(self._months) >= _MONTHS_MAX:
-                self._months.clear()
-            month = self._months[hour] = month_start(hour * HOUR)
-        closed = self._closed[meter.account_id]
-        booked = month if hour * HOUR >= closed or month == month_start(closed) else closed
+        booked = self._booked(meter.account_id, hour, start)
         row = self.page.hours.get((*key, booked))
         if row is None:
             row = Hour(meter, segment, hour, booked, start, position)

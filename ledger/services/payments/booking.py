@@ -21,8 +21,8 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT
-from ledger.domain.payment import NOTHING, TOP_UP_PREFIX, returned
-from ledger.services import accounts, top_up
+from ledger.domain.payment import TOP_UP_PREFIX
+from ledger.services import accounts, tax_invoices, top_up
 from ledger.services.ledger import Unit
 from ledger.services.payments import returns
 from ledger.services.payments.gateway import (
@@ -93,7 +93,7 @@ def finish_payment(unit: Unit, payment_id: str, outcome: Outcome, cents: int | N
     """Book what became of a payment; booking it again changes nothing.
 
     What came in is booked whatever was thought before: a payment taken for failed that did go
-    through becomes credit.
+    through becomes credit. The tax profile at the second of settlement divides what came in.
 
     Args:
         unit: The transaction.
@@ -117,16 +117,15 @@ def finish_payment(unit: Unit, payment_id: str, outcome: Outcome, cents: int | N
     stream = account_stream(account_id)
     match outcome:
         case Settled() if status != "settled":
-            if cents is not None:
-                came = returned(credit, tax, NOTHING, cents * NANOS_PER_CENT)
-                credit, tax = came.credit + came.difference, came.tax
-            accounts.deposit(unit, account_id, credit, payment_id, source=method)
+            gross = credit + tax if cents is None else cents * NANOS_PER_CENT
+            came = tax_invoices.split_gross(unit.connection, account_id, gross)
+            accounts.deposit(unit, account_id, came.net, payment_id, source=method, tax=came.tax)
             settled = PaymentSettled(
                 account_id=account_id,
                 payment_id=payment_id,
                 payment=outcome.payment,
-                credit=credit,
-                tax=tax,
+                credit=came.net,
+                tax=came.tax,
                 settled_at=unit.now,
             )
             unit.append(stream, settled)

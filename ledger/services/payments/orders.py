@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from ledger.domain.events import CardRemoved, CardSetupBegun, PaymentOrdered, TopUpRevoked
 from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT, format_dollars
-from ledger.domain.payment import PAYMENT_PREFIX, require_cents, tax_on
+from ledger.domain.payment import PAYMENT_PREFIX, require_cents
 from ledger.errors import NotFoundError, RejectedError
-from ledger.services import top_up
+from ledger.services import tax_invoices, top_up
 from ledger.services.ledger import Unit
 
 SMALLEST_PAYMENT: Final = 50 * NANOS_PER_CENT
@@ -31,17 +31,14 @@ class Card(NamedTuple):
     status: str
 
 
-def order_payment(
-    unit: Unit, account_id: int, credit: int, *, card: str | None = None, tax_bp: int = 0
-) -> str:
+def order_payment(unit: Unit, account_id: int, credit: int, *, card: str | None = None) -> str:
     """A renter wants to buy credit, on a page of the processor or with a saved card.
 
     Args:
         unit: The command's transaction.
         account_id: Who buys.
-        credit: Nanos of credit, whole cents; the payer pays the tax on top.
+        credit: Nanos of credit, whole cents; the payer pays the account's tax on top.
         card: A card that this account saved; none for a page.
-        tax_bp: The account's tax rate in basis points.
 
     Returns:
         The payment's id, which is the id of its deposit as well.
@@ -57,6 +54,7 @@ def order_payment(
         raise RejectedError("amount_too_small", f"the smallest payment is {shown}", minimum=shown)
     if card is not None:
         require_card(unit, account_id, card)
+    split, _ = tax_invoices.tax_on(unit.connection, account_id, credit)
     payment_id = f"{PAYMENT_PREFIX}{unit.next_id('payment')}"
     unit.append(
         account_stream(account_id),
@@ -65,8 +63,8 @@ def order_payment(
             payment_id=payment_id,
             method="checkout" if card is None else "card",
             card=card,
-            credit=credit,
-            tax=tax_on(credit, tax_bp),
+            credit=split.net,
+            tax=split.tax,
             ordered_at=unit.now,
         ),
     )

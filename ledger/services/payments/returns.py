@@ -22,6 +22,7 @@ from ledger.domain.events import (
 from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT, format_dollars
 from ledger.domain.payment import NOTHING, Parts, require_cents, returned
+from ledger.domain.tax import Split
 from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
 from ledger.services.credit import lock_credit
 from ledger.services.ledger import Unit
@@ -34,6 +35,7 @@ from ledger.services.payments.gateway import (
     RefundSeen,
     Settled,
 )
+from ledger.services.tax_invoices import Cause, follow
 from ledger.store.database import Connection
 
 _REFERENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -75,8 +77,18 @@ def read_paid(connection: Connection, payment_id: str) -> Paid | None:
 # --- refunds -------------------------------------------------------------------------------------
 
 
-def refund(unit: Unit, account_id: int, payment_id: str, gross: int, refund_id: str) -> None:
+def refund(
+    unit: Unit,
+    account_id: int,
+    payment_id: str,
+    gross: int,
+    refund_id: str,
+    *,
+    cause: Cause = Cause(),  # noqa: B008 - an immutable one
+) -> list[str]:
     """Decide to send *gross* nanos of a payment back; the same id again is the same refund.
+
+    Returns the numbers of its credit notes, none where it was decided before.
 
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another refund.
@@ -96,7 +108,7 @@ def refund(unit: Unit, account_id: int, payment_id: str, gross: int, refund_id: 
     if paid is None or paid.account_id != account_id:
         raise NotFoundError("no_such_payment", f"there is no payment {payment_id!r}")
     if _known(unit, paid, gross, refund_id):
-        return
+        return []
     if paid.status != "settled":
         raise DeclinedError("payment_not_settled", f"payment {payment_id!r} is {paid.status}")
     _require_undisputed(unit, payment_id)
@@ -110,7 +122,7 @@ def refund(unit: Unit, account_id: int, payment_id: str, gross: int, refund_id: 
         needed, there = format_dollars(parts.credit), format_dollars(max(available, 0))
         message = f"{needed} of credit would go back and {there} is not spent"
         raise DeclinedError("insufficient_balance", message, needed=needed, available=there)
-    _begin(unit, paid, refund_id, "ledger", parts)
+    return _begin(unit, paid, refund_id, "ledger", parts, cause)
 
 
 def _known(unit: Unit, paid: Paid, gross: int, refund_id: str) -> bool:
@@ -136,7 +148,14 @@ def _require_undisputed(unit: Unit, payment_id: str) -> None:
         raise DeclinedError("payment_disputed", message)
 
 
-def _begin(unit: Unit, paid: Paid, refund_id: str, origin: RefundOrigin, parts: Parts) -> None:
+def _begin(
+    unit: Unit,
+    paid: Paid,
+    refund_id: str,
+    origin: RefundOrigin,
+    parts: Parts,
+    cause: Cause = Cause(),  # noqa: B008 - an immutable one
+) -> list[str]:
     unit.append(
         account_stream(paid.account_id),
         RefundBegun(
@@ -150,6 +169,15 @@ def _begin(unit: Unit, paid: Paid, refund_id: str, origin: RefundOrigin, parts: 
             begun_at=unit.now,
         ),
     )
+    return _document(unit, paid.account_id, paid.payment_id, parts, refund_id, cause)
+
+
+def _document(
+    unit: Unit, account_id: int, payment_id: str, parts: Parts, reference: str, cause: Cause
+) -> list[str]:
+    """The documents of what moved; what nobody bought, the difference, is on none."""
+    split = Split(parts.credit, parts.tax)
+    return follow(unit, account_id, payment_id, split, reference, cause)
 
 
 def open_refunds(connection: Connection) -> list[RefundOrder]:
@@ -199,6 +227,8 @@ def finish_refund(unit: Unit, refund_id: str, outcome: Outcome) -> None:
                     failed_at=unit.now,
                 ),
             )
+            again = NOTHING.minus(Parts(int(row[3]), int(row[4]), int(row[5])))
+            _document(unit, account_id, payment_id, again, refund_id, Cause("refund_failed"))
         case _:
             return
 
@@ -284,6 +314,9 @@ def book_chargeback(unit: Unit, seen: ChargebackSeen) -> bool:
                 difference=parts.difference,
                 moved_at=unit.now,
             ),
+        )
+        _document(
+            unit, paid.account_id, paid.payment_id, parts, seen.chargeback, Cause("chargeback")
         )
     if seen.outcome not in {"open", row[4]}:
         unit.append(

@@ -19,6 +19,7 @@ from ledger.services.policies import (
     debt,
     disputes,
     expiring,
+    grants,
     idle,
     jobs,
     limits,
@@ -26,6 +27,7 @@ from ledger.services.policies import (
     outages,
     payouts,
     periods,
+    self_billing,
     terms,
     top_ups,
     trust,
@@ -43,6 +45,7 @@ from ledger.services.policies.disputes import (
 )
 from ledger.services.policies.exhaustion import exhaust
 from ledger.services.policies.expiring import warn_of_ends
+from ledger.services.policies.grants import close_grants
 from ledger.services.policies.idle import watch_idle
 from ledger.services.policies.jobs import run_jobs
 from ledger.services.policies.limits import cap_days, end_leases
@@ -50,7 +53,13 @@ from ledger.services.policies.machines import watch_machines
 from ledger.services.policies.maintenance import keep_windows
 from ledger.services.policies.outages import compensate, end_outages
 from ledger.services.policies.payouts import pay_hosts
-from ledger.services.policies.periods import ISSUE_AFTER_SECONDS, close_periods, record_gaps
+from ledger.services.policies.periods import (
+    ISSUE_AFTER_SECONDS,
+    close_periods,
+    plan_periods,
+    record_gaps,
+)
+from ledger.services.policies.self_billing import bill_hosts
 from ledger.services.policies.terms import apply_terms, end_reservations
 from ledger.services.policies.top_ups import top_up
 from ledger.services.policies.trust import judge_checks, keep_tiers, review_faults
@@ -75,10 +84,12 @@ _DUE = (
     contracts.next_due,
     expiring.next_due,
     volumes.next_due,
+    grants.next_due,
     debt.next_due,
     disputes.next_due,
     periods.next_due,
     payouts.next_due,
+    self_billing.next_due,
     maintenance.next_due,
     outages.next_due,
     trust.next_due,
@@ -139,9 +150,12 @@ def _follow_up(ledger: Ledger) -> None:
     let_silence_decide(ledger)
     hold_witnessed(ledger)
     recover_receivables(ledger)
+    close_grants(ledger)
     pay_hosts(ledger)
     close_periods(ledger)
+    plan_periods(ledger)
     invoicing.issue_due(ledger)
+    bill_hosts(ledger)
     record_gaps(ledger)
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ledger.domain.events import BalanceAlert, BalanceAlertCleared, BalanceAlertRaised, Fact
 from ledger.domain.ids import account_stream
 from ledger.domain.money import SECONDS_PER_DAY
-from ledger.services.credit import LOCKED, Credit, lock_credit, read_credit
+from ledger.services.credit import GRANTED, LOCKED, Credit, lock_credit, read_credit
 from ledger.services.ledger import Ledger, Policy, read_policy
 from ledger.services.notices import notice
 from ledger.store.database import Connection
@@ -34,6 +34,7 @@ WHERE EXISTS (SELECT 1 FROM balance_alerts a
    OR c.exhausted_at IS NULL AND (c.gpu_rate > 0 OR c.storage_product > 0 OR t.below > 0)
   AND c.posted - coalesce(u.charged, 0)
     - coalesce((SELECT sum(l.amount) FROM ({LOCKED}) AS l WHERE l.account_id = c.account_id), 0)
+    - coalesce((SELECT sum(g.amount) FROM ({GRANTED}) AS g WHERE g.account_id = c.account_id), 0)
     - coalesce((SELECT sum(h.amount) FROM holds h
                 WHERE h.account_id = c.account_id AND h.status = 'pending'), 0)
     <= 48 * c.gpu_rate + c.storage_product * 172800 / (1000000000::numeric * 2592000)

@@ -8,7 +8,7 @@ from ledger.domain.events import AccountExhausted, AccountRestored
 from ledger.domain.ids import account_stream
 from ledger.domain.instance import StopInstance
 from ledger.domain.money import NANOS_PER_DOLLAR, SECONDS_PER_DAY, SECONDS_PER_HOUR
-from ledger.services.credit import LOCKED, Credit, lock_credit, read_credit
+from ledger.services.credit import GRANTED, LOCKED, Credit, lock_credit, read_credit
 from ledger.services.ledger import Ledger, Unit, read_policy
 from ledger.services.notices import notify
 from ledger.services.rentals import command_all
@@ -26,6 +26,7 @@ SELECT c.account_id FROM account_credit c LEFT JOIN account_usage u USING (accou
 WHERE (c.gpu_rate > 0 OR c.storage_product > 0 OR c.exhausted_at IS NOT NULL)
   AND (c.exhausted_at IS NOT NULL OR c.posted - coalesce(u.charged, 0)
     - coalesce((SELECT sum(l.amount) FROM ({LOCKED}) AS l WHERE l.account_id = c.account_id), 0)
+    - coalesce((SELECT sum(g.amount) FROM ({GRANTED}) AS g WHERE g.account_id = c.account_id), 0)
     - coalesce((SELECT sum(h.amount) FROM holds h
                 WHERE h.account_id = c.account_id AND h.status = 'pending'), 0)
     <= c.gpu_rate * {CANDIDATE_SECONDS // SECONDS_PER_HOUR}

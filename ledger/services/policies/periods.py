@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from ledger.domain.events import Fact, PeriodClosed, UsageGapRecorded
@@ -10,40 +11,103 @@ from ledger.domain.money import SECONDS_PER_HOUR
 from ledger.meters.intervals import Range, overlap, subtract
 from ledger.projections.contracts import CONTRACTS
 from ledger.projections.runner import position_of
+from ledger.services.billing import PLAN_DUE, plan_due
 from ledger.services.ledger import Ledger, read_policy
+from ledger.services.policies.common import is_due
 from ledger.store.database import Connection
 
 ISSUE_AFTER_SECONDS: Final = 3_600
 
 
-_OPEN_PERIODS = (
+_BATCH: Final = 2_000
+"""Periods closed in one transaction: nobody waits long for the log."""
+
+_MONTHS: Final = (
     "SELECT a.account_id, greatest(a.closed_until, min(i.created_at)), a.closed_until"  # noqa: S608 - a constant
     f" FROM accounts a JOIN {CONTRACTS} i USING (account_id)"
-    " WHERE a.closed_until <= %s GROUP BY a.account_id ORDER BY a.account_id"
+    " WHERE a.closed_until <= %s AND NOT EXISTS"
+    " (SELECT 1 FROM billing b WHERE b.account_id = a.account_id)"
+    " GROUP BY a.account_id HAVING greatest(a.closed_until, min(i.created_at)) <= %s"
+    f" ORDER BY a.account_id LIMIT {_BATCH}"
 )
+"""Accounts with UTC calendar months that ever rented, and have a month to close."""
+
+_CHOSEN: Final = f"""
+SELECT a.account_id, a.closed_until, b.zero_invoices, min(i.created_at),
+       array_agg(DISTINCT p.boundary ORDER BY p.boundary)
+FROM billing b JOIN accounts a USING (account_id)
+JOIN planned_boundaries p ON p.account_id = a.account_id AND p.boundary > a.closed_until
+                         AND p.boundary <= %s
+LEFT JOIN {CONTRACTS} i ON i.account_id = a.account_id
+GROUP BY a.account_id, b.zero_invoices HAVING b.zero_invoices OR max(p.boundary) > min(i.created_at)
+ORDER BY a.account_id LIMIT {_BATCH}
+"""  # noqa: S608 - a constant
+"""Accounts with periods of their own, and the boundaries up to which they can be closed."""
 
 
 def close_periods(ledger: Ledger) -> None:
-    """Close usage periods (UTC months) an hour after they ended, for accounts that ever rented."""
-    boundary = month_start(ledger.clock() - ISSUE_AFTER_SECONDS)
-    with ledger.reading() as connection:
-        row = connection.execute(f"{_OPEN_PERIODS} LIMIT 1", [boundary - 1]).fetchone()
-    if row is None:
-        return
-    with ledger.unit() as unit:
-        new: list[tuple[str, Fact]] = []
-        for account_id, used_from, closed_until in unit.connection.execute(
-            _OPEN_PERIODS, [boundary - 1]
-        ).fetchall():
-            start = max(closed_until, month_start(used_from))
-            while next_month_start(start) <= boundary:
-                end = next_month_start(start)
+    """Close usage periods an hour after they ended, for accounts that ever rented."""
+    passed = ledger.clock() - ISSUE_AFTER_SECONDS
+    boundary = month_start(passed)
+    while _is_due(ledger, boundary, passed):
+        with ledger.unit() as unit:
+            new: list[tuple[str, Fact]] = []
+            for account_id, start, end in [
+                *_ended_months(unit.connection, boundary),
+                *_ended_periods(unit.connection, passed),
+            ]:
                 fact = PeriodClosed(
                     account_id=account_id, period_from=start, period_until=end, closed_at=unit.now
                 )
                 new.append((account_stream(account_id), fact))
-                start = end
-        unit.append_all(new)
+            unit.append_all(new)
+            if not new:
+                return
+
+
+def _is_due(ledger: Ledger, boundary: int, passed: int) -> bool:
+    with ledger.reading() as connection:
+        return bool(
+            connection.execute(_MONTHS, [boundary - 1] * 2).fetchone()
+            or connection.execute(_CHOSEN, [passed]).fetchone()
+        )
+
+
+def _ended_months(connection: Connection, boundary: int) -> list[tuple[int, int, int]]:
+    """(account, from, until) of every UTC month that ended by *boundary* and is not closed."""
+    found = []
+    for account_id, used_from, closed_until in connection.execute(
+        _MONTHS, [boundary - 1] * 2
+    ).fetchall():
+        start = max(closed_until, month_start(used_from))
+        while next_month_start(start) <= boundary:
+            end = next_month_start(start)
+            found.append((account_id, start, int(end)))
+            start = end
+    return found
+
+
+def _ended_periods(connection: Connection, passed: int) -> list[tuple[int, int, int]]:
+    """(account, from, until) of every period of an account's own that ended by *passed*.
+
+    What lies before the first instance, as a whole, is no period.
+    """
+    found = []
+    for account_id, closed_until, zero, used_from, boundaries in connection.execute(
+        _CHOSEN, [passed]
+    ).fetchall():
+        bounds = [closed_until, *boundaries]
+        for start, end in pairwise(bounds):
+            if zero or end > used_from:
+                found.append((account_id, start, end))
+    return found
+
+
+def plan_periods(ledger: Ledger) -> None:
+    """Plan further boundaries for accounts whose plan comes to its end."""
+    if is_due(ledger, PLAN_DUE):
+        with ledger.unit() as unit:
+            plan_due(unit)
 
 
 def record_gaps(ledger: Ledger) -> None:
@@ -58,7 +122,7 @@ def record_gaps(ledger: Ledger) -> None:
     if until <= checked:
         return
     with ledger.unit() as unit:
-        if not _folded_through(unit.connection, until + policy.late_usage_seconds):
+        if not folded_through(unit.connection, until + policy.late_usage_seconds):
             return  # A tick that came in time may wait to be folded; a later second will do.
         new: list[tuple[str, Fact]] = []
         for instance_id, machine_id, gap in _gaps(unit.connection, checked, until):
@@ -78,7 +142,7 @@ def record_gaps(ledger: Ledger) -> None:
         )
 
 
-def _folded_through(connection: Connection, second: int) -> bool:
+def folded_through(connection: Connection, second: int) -> bool:
     """True when everything recorded up to *second* is folded."""
     row = connection.execute(
         "SELECT recorded_at FROM events WHERE position > %s ORDER BY position LIMIT 1",
@@ -113,9 +177,12 @@ def _gaps(connection: Connection, start: int, until: int) -> list[tuple[int, int
 def next_due(connection: Connection, now: int) -> int | None:
     """The next issue of invoices; none while nobody ever rented."""
     row = connection.execute(
-        "SELECT 1 FROM accounts a WHERE EXISTS"  # noqa: S608 - a constant
-        f" (SELECT 1 FROM {CONTRACTS} i WHERE i.account_id = a.account_id) LIMIT 1"
+        "SELECT (SELECT min(boundary) FROM planned_boundaries WHERE boundary > %s), EXISTS"  # noqa: S608 - a constant
+        f" (SELECT 1 FROM accounts a JOIN {CONTRACTS} i USING (account_id))",
+        [now - ISSUE_AFTER_SECONDS],
     ).fetchone()
-    if row is None:
-        return None
-    return next_month_start(now - ISSUE_AFTER_SECONDS) + ISSUE_AFTER_SECONDS
+    assert row is not None
+    ends = [] if row[0] is None else [row[0]]
+    if row[1]:
+        ends.append(int(next_month_start(now - ISSUE_AFTER_SECONDS)))
+    return min(ends) + ISSUE_AFTER_SECONDS if ends else None

@@ -6,8 +6,9 @@ from typing import Final
 
 from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import UnavailableError
+from ledger.services import tax_invoices
 from ledger.services.caps import day_start
-from ledger.services.credit import LOCKED, lock_credit, read_credit
+from ledger.services.credit import GRANTED, LOCKED, lock_credit, read_credit
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.payments.gateway import Declined, Outcome, PaymentGateway, Pending
 from ledger.services.top_up import (
@@ -32,6 +33,7 @@ status = 'on' AND NOT EXISTS (
     AND o.status = 'requested')
 AND (SELECT c.posted - coalesce(u.charged, 0)
      - coalesce((SELECT sum(l.amount) FROM ({LOCKED}) AS l WHERE l.account_id = c.account_id), 0)
+     - coalesce((SELECT sum(g.amount) FROM ({GRANTED}) AS g WHERE g.account_id = c.account_id), 0)
      - coalesce((SELECT sum(h.amount) FROM holds h
                  WHERE h.account_id = c.account_id AND h.status = 'pending'), 0)
      - 24 * c.gpu_rate - c.storage_product * 86400 / (1000000000::numeric * 2592000) - 1
@@ -87,9 +89,15 @@ def _due(connection: Connection, now: int) -> list[tuple[Standing, int]]:
     for standing in standings:
         available = credits[standing.account_id].available(now, policy)
         amount = amount_needed(standing.consent, available)
-        if 0 < amount <= room_today(connection, standing, now):
+        if amount > 0 and _fits(connection, standing, amount, now):
             due.append((standing, amount))
     return due
+
+
+def _fits(connection: Connection, standing: Standing, amount: int, now: int) -> bool:
+    """True when the day has room for the credit and the tax on it: both are charged."""
+    charge = tax_invoices.tax_on(connection, standing.account_id, amount)[0].gross
+    return charge <= room_today(connection, standing, now)
 
 
 def _to_ask(ledger: Ledger) -> list[Open]:

@@ -12,7 +12,10 @@ from ledger.store.database import Connection
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
-    """Credit at one second. available = posted - charged - held - accrued - locked."""
+    """Credit at one second.
+
+    available = posted - charged - held - accrued - locked - lapsed.
+    """
 
     account_id: int
     at: int
@@ -22,6 +25,10 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     accrued: int
     locked: int
     """What the deposits of running reservations still hold."""
+    promotional: int
+    """What of it is promotional credit: spent first, never refunded or transferred."""
+    lapsed: int
+    """Left of promotional credit that ended and is not given back yet."""
     available: int
     burn_per_hour: int
     runway_seconds: int | None
@@ -79,6 +86,8 @@ def balance(connection: Connection, account_id: int, now: int) -> Balance:
         held=credit.held(now),
         accrued=credit.accrued(now, policy),
         locked=credit.locked,
+        promotional=credit.promotional(now, policy),
+        lapsed=credit.lapsed(now, policy),
         available=credit.available(now, policy),
         burn_per_hour=burn // scale,
         runway_seconds=None if dry is None else dry - now,

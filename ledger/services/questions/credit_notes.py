@@ -40,6 +40,11 @@ _NOTE = (
     "number, account_id, document, total, reason, voids, actor, approved_by, effective_at,"
     " issued_at, position"
 )
+_NOTES = (
+    f"(SELECT {_NOTE} FROM credit_notes UNION ALL SELECT number, account_id, document, net + tax,"  # noqa: S608 - a constant
+    " reason, voids, actor, approved_by, issued_at, issued_at, position FROM tax_credits) AS notes"
+)
+"""Of usage invoices, and of tax invoices: of these the total is gross."""
 
 
 def credit_notes(
@@ -47,7 +52,7 @@ def credit_notes(
 ) -> list[CreditNoteView]:
     """Credit notes in the order of issue, without their lines; *after* is a position."""
     rows = connection.execute(
-        f"SELECT {_NOTE} FROM credit_notes WHERE position > %s"  # noqa: S608 - a constant
+        f"SELECT {_NOTE} FROM {_NOTES} WHERE position > %s"  # noqa: S608 - a constant
         " AND (%s::bigint IS NULL OR account_id = %s) ORDER BY position LIMIT %s",
         [after, account_id, account_id, limit],
     )
@@ -61,7 +66,7 @@ def credit_note(connection: Connection, number: str) -> CreditNoteView:
         NotFoundError: `no_such_credit_note`.
     """
     row = connection.execute(
-        f"SELECT {_NOTE} FROM credit_notes WHERE number = %s",  # noqa: S608 - a constant
+        f"SELECT {_NOTE} FROM {_NOTES} WHERE number = %s",  # noqa: S608 - a constant
         [number],
     ).fetchone()
     if row is None:

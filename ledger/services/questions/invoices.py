@@ -29,7 +29,10 @@ class InvoiceLineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvoiceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A usage invoice. opening + movements - total = closing."""
+    """A usage invoice. opening + movements - total = closing.
+
+    Of the total `promotional` was paid by grants; `due` is what no credit has paid yet.
+    """
 
     number: str
     account_id: int
@@ -41,6 +44,8 @@ class InvoiceView(msgspec.Struct, frozen=True, kw_only=True):
     total_cents: int
     closing: int
     paid: int
+    due: int
+    promotional: int
     status: str
     issued_at: int
     position: int
@@ -48,8 +53,8 @@ class InvoiceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _COLUMNS = (
-    "number, account_id, period_from, period_until, opening, movements, total, closing, paid,"
-    " issued_at, position"
+    "number, account_id, period_from, period_until, opening, movements, total, closing, due,"
+    " promotional, voided, issued_at, position"
 )
 
 
@@ -108,8 +113,8 @@ def invoice(connection: Connection, number: str) -> InvoiceView:
 
 
 def _view(row: tuple[object, ...]) -> InvoiceView:
-    number, account_id, start, until, *amounts, issued_at, position = row
-    opening, movements, total, closing, paid = (int(str(amount)) for amount in amounts)
+    number, account_id, start, until, *amounts, voided, issued_at, position = row
+    opening, movements, total, closing, due, promotional = (int(str(one)) for one in amounts)
     return InvoiceView(
         number=str(number),
         account_id=int(str(account_id)),
@@ -120,8 +125,10 @@ def _view(row: tuple[object, ...]) -> InvoiceView:
         total=total,
         total_cents=(total + NANOS_PER_CENT // 2) // NANOS_PER_CENT,
         closing=closing,
-        paid=paid,
-        status="paid" if paid == total else "issued",
+        paid=total - due,
+        due=due,
+        promotional=promotional,
+        status="void" if voided else "issued" if due else "paid",
         issued_at=int(str(issued_at)),
         position=int(str(position)),
     )

@@ -307,7 +307,7 @@ def _first_version(connection: Connection, stream: str, second: int) -> int:
 _HOURS = """
 SELECT h.instance_id, h.hour, s.since, s.kind, s.gpu_rate, s.storage_rate, s.up_rate, s.down_rate,
        s.gpu_rate,
-       h.first_second, h.until, h.position, h.booked > h.hour * 3600,
+       h.first_second, h.until, h.position, h.booked > h.first_second,
        h.gpu_quantity, h.gpu_charge, h.gpu_fee, h.storage_quantity, h.storage_charge, h.storage_fee,
        h.up_quantity, h.up_charge, h.up_fee, h.down_quantity, h.down_charge, h.down_fee,
        h.reserved_idle_quantity, h.reserved_idle_charge, h.reserved_idle_fee,

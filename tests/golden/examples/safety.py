@@ -39,7 +39,12 @@ SAFETY: Final[tuple[e.AnyFact, ...]] = (
     e.TopUpRevoked(account_id=7, consent_no=1, revoked_at=T),
     e.TopUpSwitchedOff(account_id=7, consent_no=1, failures=3, switched_off_at=T + 7_200),
     e.TopUpRequested(
-        account_id=7, consent_no=1, trigger=1_234, amount=20_000_000_000, requested_at=T
+        account_id=7,
+        consent_no=1,
+        trigger=1_234,
+        amount=20_000_000_000,
+        tax=3_800_000_000,
+        requested_at=T,
     ),
     e.TopUpFailed(account_id=7, consent_no=1, trigger=1_234, reason="card_declined", failed_at=T),
     e.TopUpSettled(
@@ -47,6 +52,7 @@ SAFETY: Final[tuple[e.AnyFact, ...]] = (
         consent_no=1,
         trigger=1_234,
         amount=20_000_000_000,
+        tax=3_800_000_000,
         payment="pay_3Nx7",
         settled_at=T,
     ),
