@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ledger.domain.events import ContractKind
 from ledger.domain.money import BYTES_PER_GB, NANOS_PER_CENT, split
 from ledger.errors import NotFoundError
 from ledger.projections.contracts import CONTRACTS
@@ -310,7 +309,7 @@ def _usage_credit(connection: Connection, note: CreditNoteView) -> dict[str, Any
     }
 
 
-def _contract(instance_id: int, kind: ContractKind) -> str:
+def _contract(instance_id: int, kind: str) -> str:
     """What a line is about; a volume and an instance never have the same id."""
     if kind == "volume":
         return f"volume {instance_id}"
