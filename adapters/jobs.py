@@ -18,10 +18,11 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from ledger.errors import LedgerError
 from ledger.projections.runner import UsageRunner, wait_for_events
-from ledger.services import policies
+from ledger.services import policies, reconciliation
 from ledger.services.check_timer import keep_slots
 from ledger.services.ledger import Ledger
 from ledger.services.payments.gateway import PaymentGateway
+from ledger.services.reconciliation import ProcessorComparison
 from ledger.store.database import Connection, translating
 from ledger.store.log import ensure_partitions
 
@@ -29,10 +30,13 @@ PROJECTIONS_LOCK: Final = 7_415_003
 JOBS_LOCK: Final = 7_415_004
 WEBHOOKS_LOCK: Final = 7_415_006
 PAYMENTS_LOCK: Final = 7_415_007
+RECONCILIATION_LOCK: Final = 7_415_008
+MAIL_LOCK: Final = 7_415_009
 _POLL_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 1.0
 _PAYMENTS_SECONDS: Final = 1.0
 _PARTITION_SECONDS: Final = 60
+_RECONCILIATION_SECONDS: Final = 600
 _DATABASE_SECONDS: Final = 0.5
 _DATABASE_RETRY_SECONDS: Final = 5.0
 
@@ -104,14 +108,18 @@ def _follow(ledger: Ledger, leadership: Leadership, stop: threading.Event) -> No
                     return
 
 
-def start_jobs(ledger: Ledger) -> BackgroundScheduler:
-    """Start the timer: policies every second, partitions every minute; both only as the leader."""
-    leadership = Leadership(ledger, JOBS_LOCK)
+def start_jobs(ledger: Ledger, processor: ProcessorComparison | None = None) -> BackgroundScheduler:
+    """Start the timer: policies every second, partitions every minute, reconciliation every ten.
 
-    def as_leader(job: Callable[[], None]) -> Callable[[], None]:
+    Each only as the leader. Reconciliation may take long, so it has a thread and a lock of its own.
+    """
+    leadership = Leadership(ledger, JOBS_LOCK)
+    reconciling = Leadership(ledger, RECONCILIATION_LOCK)
+
+    def as_leader(job: Callable[[], None], leading: Leadership = leadership) -> Callable[[], None]:
         def run() -> None:
             try:
-                if leadership.held():
+                if leading.held():
                     job()
             except LedgerError as error:
                 log.warning("job postponed", code=error.code, reason=error.message)
@@ -129,13 +137,31 @@ def start_jobs(ledger: Ledger) -> BackgroundScheduler:
         if made:
             log.info("partitions made ahead", count=made)
 
+    def reconcile() -> None:
+        for outcome in reconciliation.run_due(ledger, processor):
+            told = log.info if outcome.is_clean else log.warning
+            told(
+                "reconciled",
+                job=outcome.job,
+                found=outcome.found,
+                opened=outcome.opened,
+                open=outcome.open,
+                note=outcome.note,
+            )
+
     scheduler = BackgroundScheduler(
         timezone=UTC,
-        executors={"default": ThreadPoolExecutor(1)},
+        executors={"default": ThreadPoolExecutor(1), "slow": ThreadPoolExecutor(1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
     scheduler.add_job(as_leader(each_second), "interval", seconds=1)
     scheduler.add_job(as_leader(partitions), "interval", seconds=_PARTITION_SECONDS)
+    scheduler.add_job(
+        as_leader(reconcile, reconciling),
+        "interval",
+        seconds=_RECONCILIATION_SECONDS,
+        executor="slow",
+    )
     scheduler.start()
     return scheduler
 

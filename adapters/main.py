@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from adapters.mail.settings import configured as configured_mail
 from ledger.errors import RejectedError
 from ledger.services import accounts
 from ledger.services.ledger import Ledger
@@ -84,6 +85,7 @@ def serve(
     with_api = only in (None, "api")
     configured_reach()
     _payment_settings()
+    configured_mail()
     if with_api:
         _require_port(host, port)
     ledger = Ledger.open(home)
@@ -126,12 +128,13 @@ def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
     scheduler = start_jobs(ledger) if "jobs" in parts else None
     sending = _start_webhooks(ledger, stop) if "jobs" in parts else None
     paying = _start_payments(ledger, stop) if "jobs" in parts else None
+    mailing = _start_mail(ledger, stop) if "jobs" in parts else None
     if "projections" in parts:
         run_projections(ledger, stop)
     stop.wait()
     if scheduler is not None:
         scheduler.shutdown(wait=True)
-    for thread in (sending, paying):
+    for thread in (sending, paying, mailing):
         if thread is not None:
             thread.join()
     keeper.join()
@@ -183,6 +186,25 @@ def payment_gateway(ledger: Ledger) -> StripeGateway | None:
     # Other ledgers may use the same account: what this one made there is told by its vault's key.
     name = ledger.vault.keyed_hash("payment-processor")[:16]
     return StripeGateway(settings, name, ledger.clock)
+
+
+def _start_mail(ledger: Ledger, stop: threading.Event) -> threading.Thread | None:
+    """Send notices by mail, in a thread of its own; none where no mail server is configured.
+
+    Raises:
+        RejectedError: `invalid_setting`.
+    """
+    from adapters.jobs import MAIL_LOCK, Leadership
+    from adapters.mail.sender import run_mail
+    from adapters.mail.smtp import SmtpClient
+
+    settings = configured_mail()
+    if settings is None:
+        return None
+    args = [ledger, Leadership(ledger, MAIL_LOCK), stop, SmtpClient(settings)]
+    thread = threading.Thread(target=run_mail, args=args, name="mail")
+    thread.start()
+    return thread
 
 
 def _start_payments(ledger: Ledger, stop: threading.Event) -> threading.Thread | None:

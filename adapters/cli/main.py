@@ -17,12 +17,14 @@ from cyclopts import App, CycloptsError, Group
 
 from adapters.cli import (
     agent,
+    books,
     calc,
     grants,
     keys,
     offers,
     payments,
     questions,
+    reconciling,
     running,
     supervising,
 )
@@ -42,6 +44,7 @@ _HINTS: Final = {
     "no_such_machine": "`gpuledger machines` lists them",
     "no_such_invoice": "`gpuledger invoice` lists them",
     "no_such_payment": "`gpuledger payments list` lists them",
+    "no_such_finding": "`gpuledger findings list` lists them",
     "no_such_key": "`gpuledger keys list` lists them",
     "database_unavailable": "check that it runs and what GPULEDGER_DATABASE_URL says",
     "vault_key_wrong": "give the --home, or set the GPULEDGER_VAULT_KEY, that made this ledger",
@@ -93,6 +96,18 @@ payments_app = App(name="payments", help="Payments by card: list, show, resync."
 payments_app.command(payments.listed, name="list")
 payments_app.command(payments.show)
 payments_app.command(payments.resync)
+books_app = App(
+    name="books", help="The books: journals, balances, lines as of any instant.", group=_ASK
+)
+books_app.command(books.export)
+books_app.command(books.trial_balance, name="trial-balance")
+books_app.command(books.balances)
+books_app.command(books.statement)
+books_app.command(books.general_ledger, name="ledger")
+findings_app = App(name="findings", help="What did not agree when sides were compared.", group=_ASK)
+findings_app.command(reconciling.listed, name="list")
+findings_app.command(reconciling.explain)
+findings_app.command(reconciling.correct)
 scenario_app = App(name="scenario", help="Scenarios: the business as text.", group=_RUN)
 scenario_app.command(running.scenario_run, name="run")
 
@@ -102,6 +117,7 @@ for command in (
     supervising.supervise,
     running.trace,
     running.rebuild,
+    reconciling.reconcile,
     running.backup,
     running.restore,
 ):
@@ -130,6 +146,8 @@ for question in (
     app.command(question, group=_ASK)
 app.command(questions.trial_balance, name="trial-balance", group=_ASK)
 app.command(payments_app)
+app.command(books_app)
+app.command(findings_app)
 app.command(calc_app)
 app.command(keys_app)
 app.command(keys.deposit, group=_WRITE)

@@ -13,13 +13,13 @@ from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars
 
 MONEY: Final = frozenset({
-    "accrued", "adjustments", "amount", "available", "base_rate", "bid", "burn_per_hour",
-    "captured", "charge", "charged", "claimed", "closing", "credit", "debit", "debt_limit",
-    "deposit", "difference", "down_charge", "down_rate", "dph_base", "dph_per_gpu", "dph_total",
-    "due", "fee", "floor_per_gpu", "gpu_charge", "gpu_rate", "gpu_rate_per_gpu", "held",
-    "host_payable", "host_share", "inet_down_cost", "inet_up_cost", "lapsed", "locked",
-    "min_bid", "min_bid_per_gpu", "movements", "net", "opening", "paid", "posted",
-    "promotional", "rate", "refunded", "reserved_rate", "spent", "storage_charge",
+    "accrued", "adjustments", "amount", "available", "balance", "base_rate", "bid",
+    "burn_per_hour", "captured", "charge", "charged", "claimed", "closing", "credit", "debit",
+    "debt_limit", "deposit", "difference", "down_charge", "down_rate", "dph_base",
+    "dph_per_gpu", "dph_total", "due", "fee", "floor_per_gpu", "gpu_charge", "gpu_rate",
+    "gpu_rate_per_gpu", "held", "host_payable", "host_share", "inet_down_cost", "inet_up_cost",
+    "lapsed", "locked", "min_bid", "min_bid_per_gpu", "movements", "net", "opening", "paid",
+    "posted", "promotional", "rate", "refunded", "reserved_rate", "spent", "storage_charge",
     "storage_cost", "storage_rate", "storage_rate_per_hour", "storage_total", "tax", "total",
     "unspent", "up_charge", "up_rate", "withdrawn",
 })  # fmt: skip
@@ -28,9 +28,9 @@ TIMES: Final = frozenset({
     "destroyed_at", "effective_at", "enrolled_at", "erased_at", "exhausted_at", "expires_at",
     "first_run_at", "granted_at", "hour", "issued_at", "last_report_at", "last_used_at",
     "listed_at", "occurred_at", "offline_since", "opened_at", "ordered_at", "period_from",
-    "period_until", "placed_at", "received_at", "recorded_at", "registered_at", "revoked_at",
-    "second", "segment_from", "segment_until", "start", "stopped_at", "term_from", "term_until",
-    "terms_due_at", "until", "used_from", "used_until", "waiting_since",
+    "period_until", "placed_at", "posted_at", "received_at", "recorded_at", "registered_at",
+    "revoked_at", "second", "segment_from", "segment_until", "start", "stopped_at", "term_from",
+    "term_until", "terms_due_at", "until", "used_from", "used_until", "waiting_since",
 })  # fmt: skip
 _COUNTS: Final = {"AnomalyView": frozenset({"amount"})}
 """Fields that are named like money and are none: an anomaly's amount counts bytes."""

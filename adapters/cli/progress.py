@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that takes (done, total)."""
+def progress(what: str, of: str = "positions") -> Iterator[Callable[[int, int], None]]:
+    """A function that takes (done, total); *of* is what is counted."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -22,7 +22,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:>15,.0f} of {task.total:,.0f} positions"),
+        TextColumn("{task.completed:>15,.0f} of {task.total:,.0f} " + of),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True, quiet=not sys.stderr.isatty()),

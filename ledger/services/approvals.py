@@ -1,7 +1,8 @@
 """What two people must agree on: one says so beforehand, the other then does it.
 
 An approval names its subject in words (`void USE-00000001`, `correct correction-3`,
-`file account-7`), holds for a day, for one command, and never for the one who gave it.
+`file account-7`, `adjust account-7.250.5`), holds for a day, for one command, and never for the one
+who gave it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ledger.errors import RejectedError
 from ledger.services.ledger import Unit
 
 VALID_SECONDS: Final = SECONDS_PER_DAY
-_SUBJECT: Final = re.compile(r"(void|correct|file) [A-Za-z0-9._-]{1,64}")
+_SUBJECT: Final = re.compile(r"(void|correct|file|adjust|write-off) [A-Za-z0-9._-]{1,64}")
 
 
 def approve(unit: Unit, subject: str, actor: str) -> None:
@@ -25,7 +26,10 @@ def approve(unit: Unit, subject: str, actor: str) -> None:
         RejectedError: `invalid_args` for a subject that no command asks for.
     """
     if not _SUBJECT.fullmatch(subject):
-        message = "an approval is for `void <invoice>`, `correct <charge>` or `file account-<id>`"
+        message = (
+            "an approval is for `void <invoice>`, `correct <charge>`, `file account-<id>`,"
+            " `adjust account-<id>.<dollars>` or `write-off account-<id>`"
+        )
         raise RejectedError("invalid_args", message)
     row = unit.connection.execute(
         "SELECT 1 FROM approvals WHERE subject = %s AND actor = %s AND given_at > %s",

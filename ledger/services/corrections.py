@@ -145,7 +145,7 @@ def reverse(unit: Unit, charge: Charge, amount: int, order: Order, *, quantity: 
             depth=depth,
             dispute_id=order.dispute_id,
             reason=order.reason,
-            period_from=_period_of(unit.connection, charge.account_id, order.effective_at),
+            period_from=period_of(unit.connection, charge.account_id, order.effective_at),
             approved_by=approved_by,
             cause=order.by.cause,
             policy_version=order.by.policy_version,
@@ -187,7 +187,7 @@ def replace(unit: Unit, charge: Charge, amount: int, order: Order) -> tuple[Done
             fee=charge.charged.fee * amount // charge.charged.amount,
             depth=depth,
             reason=order.reason,
-            period_from=_period_of(unit.connection, charge.account_id, order.effective_at),
+            period_from=period_of(unit.connection, charge.account_id, order.effective_at),
             approved_by=approved_by,
             cause=order.by.cause if done is None else done.position,
             policy_version=order.by.policy_version,
@@ -221,7 +221,7 @@ def _approval(unit: Unit, charge: Charge, depth: int, actor: str) -> str | None:
     return approved_by
 
 
-def _period_of(connection: Connection, account_id: int, second: int) -> int:
+def period_of(connection: Connection, account_id: int, second: int) -> int:
     """First second of the usage period that holds *second*: the old one that a correction names."""
     row = connection.execute(
         "SELECT period_from FROM closed_periods WHERE account_id = %s AND period_from <= %s"

@@ -31,7 +31,7 @@ from ledger.projections.runner import UsageRunner
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.log import read_page
-from tests.bench import agent, market, reliability
+from tests.bench import agent, books, documents, market, reliability
 from tests.bench.load import drive
 from tests.bench.prepare import Fleet, request
 from tests.bench.row import Row
@@ -49,7 +49,16 @@ _SIZES = (
 def main() -> int:
     """Run every measurement."""
     rows: list[Row] = []
-    for measure in (ingest, keeping_up, small_reports, growth, the_market, the_agent):
+    for measure in (
+        ingest,
+        keeping_up,
+        small_reports,
+        growth,
+        the_market,
+        the_agent,
+        the_books,
+        the_documents,
+    ):
         say(f"# {measure.__name__}")
         found = measure()
         rows += found
@@ -71,6 +80,16 @@ def the_market() -> list[Row]:
         found = market.searches(folder, 300 if QUICK else 3_000)
     auction = market.allocation(100 if QUICK else 500)
     return [found, auction, *reliability.rows(quick=QUICK)]
+
+
+def the_books() -> list[Row]:
+    """Journals, and the programs that check them."""
+    return books.rows(quick=QUICK)
+
+
+def the_documents() -> list[Row]:
+    """A month of usage invoices."""
+    return documents.rows(quick=QUICK)
 
 
 def the_agent() -> list[Row]:

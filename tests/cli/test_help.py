@@ -33,7 +33,10 @@ COMMANDS = [
         ["serve"],
     ),
     *(["calc", "useful-hour"], ["calc", "memory"], ["calc", "transfer"], ["calc", "budget"]),
-    *(["offers"], ["allocations"], ["supervise"]),
+    *(["offers"], ["allocations"], ["supervise"], ["reconcile"]),
+    *(["books", "export"], ["books", "trial-balance"], ["books", "balances"]),
+    *(["books", "statement"], ["books", "ledger"]),
+    *(["findings", "list"], ["findings", "explain"], ["findings", "correct"]),
     *(["ticks"], ["trace"], ["transfers"], ["trial-balance"]),
 ]
 

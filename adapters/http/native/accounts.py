@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from litestar import Response, delete, get, post, put
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from adapters.http.call import ADMIN, ANYONE, AUDITOR, Call, Caller, allowed
 from adapters.http.wire import (
@@ -28,7 +28,7 @@ from ledger.errors import ForbiddenError
 from ledger.services import accounts as use_cases
 from ledger.services.ledger import Unit
 from ledger.services.questions import accounts as ask
-from ledger.services.questions import balances
+from ledger.services.questions import balances, books
 from ledger.store.database import Connection
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Rows on a page.")]
@@ -353,11 +353,14 @@ async def show_balance(call: Caller, account_id: AccountFilter = None) -> Balanc
 
 
 @get("/v1/trial-balance", opt=allowed(*AUDITOR), summary="The trial balance")
-async def show_trial_balance(call: Caller) -> TrialBalance:
-    """Show debits and credits of every ledger account."""
+async def show_trial_balance(call: Caller, as_of: FromQuery[str | None] = None) -> TrialBalance:
+    """Show debits and credits of every ledger account, now or as of an instant."""
+    second = instant(as_of, "as_of")
 
     def run(connection: Connection) -> list[balances.TrialBalanceRow]:
-        return balances.trial_balance(connection)
+        if second is None:
+            return balances.trial_balance(connection)
+        return books.trial_balance_at(connection, second)
 
     rows = await call.question(run)
     difference = format_dollars(sum(row.debit - row.credit for row in rows))

@@ -71,7 +71,10 @@ class NewCreditNote(Body):
 
 
 class NewApproval(Body):
-    """What you agree to: `void <invoice>`, `correct <charge>` or `file account-<id>`."""
+    """What you agree to: `void <invoice>`, `correct <charge>`, `file account-<id>`.
+
+    Also `adjust account-<id>.<dollars>` and `write-off account-<id>`.
+    """
 
     EXAMPLE: ClassVar[dict[str, Any]] = {"subject": "void USE-00000001"}
 

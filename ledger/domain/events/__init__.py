@@ -31,6 +31,14 @@ from ledger.domain.events.accounts import (
     ApiKeyRevoked,
     SubjectErased,
 )
+from ledger.domain.events.adjustments import (
+    AccountAdjusted,
+    AdjustedAgainst,
+    AdjustedBook,
+    AdjustmentFact,
+    DebtBook,
+    DebtWrittenOff,
+)
 from ledger.domain.events.base import (
     ContractKind,
     Fact,
@@ -49,6 +57,13 @@ from ledger.domain.events.billing import (
     IssuerDescribed,
     PeriodsPlanned,
     TaxProfileSet,
+)
+from ledger.domain.events.budgets import (
+    BudgetFact,
+    BudgetPercent,
+    BudgetReached,
+    BudgetRemoved,
+    BudgetSet,
 )
 from ledger.domain.events.configuration import (
     ConfigurationFact,
@@ -191,6 +206,13 @@ from ledger.domain.events.machines import (
     MachineUnlisted,
     MachineWentOffline,
 )
+from ledger.domain.events.mail import (
+    MailDeadLettered,
+    MailFact,
+    MailRequeued,
+    MailSettingsSet,
+    MailStopped,
+)
 from ledger.domain.events.offers import (
     AllocatedGpus,
     AllocationDecided,
@@ -259,6 +281,17 @@ from ledger.domain.events.platform import (
     Compensation,
     PolicyAdopted,
     PolicyAdoptedV1,
+)
+from ledger.domain.events.reconciliation import (
+    FindingCorrected,
+    FindingExplained,
+    FindingOpened,
+    FindingReopened,
+    FindingState,
+    FindingUnit,
+    JobName,
+    ReconciliationCompleted,
+    ReconciliationFact,
 )
 from ledger.domain.events.safety import (
     BalanceAlert,
@@ -339,10 +372,14 @@ from ledger.domain.events.webhooks import (
 __all__ = [
     "USAGE_REPORTED",
     "AccessFact",
+    "AccountAdjusted",
     "AccountExhausted",
     "AccountFact",
     "AccountOpened",
     "AccountRestored",
+    "AdjustedAgainst",
+    "AdjustedBook",
+    "AdjustmentFact",
     "AgentEpochOpened",
     "AgentEquivocated",
     "AllocatedGpus",
@@ -361,6 +398,11 @@ __all__ = [
     "BidChanged",
     "BillingChosen",
     "BillingFact",
+    "BudgetFact",
+    "BudgetPercent",
+    "BudgetReached",
+    "BudgetRemoved",
+    "BudgetSet",
     "CardDetached",
     "CardRemoved",
     "CardSaved",
@@ -403,6 +445,8 @@ __all__ = [
     "CustomerDetailsErased",
     "CustomerDetailsGiven",
     "DayCapReached",
+    "DebtBook",
+    "DebtWrittenOff",
     "DepositSettled",
     "DisputeAnswered",
     "DisputeClaim",
@@ -423,7 +467,13 @@ __all__ = [
     "ExhaustionFact",
     "Fact",
     "FilingRestricted",
+    "FindingCorrected",
+    "FindingExplained",
     "FindingFact",
+    "FindingOpened",
+    "FindingReopened",
+    "FindingState",
+    "FindingUnit",
     "FoundDifference",
     "Frequency",
     "GpuCleared",
@@ -463,6 +513,7 @@ __all__ = [
     "JobAction",
     "JobChanged",
     "JobFact",
+    "JobName",
     "JobOutcome",
     "JobPlan",
     "JobRan",
@@ -491,6 +542,11 @@ __all__ = [
     "MachineUnlisted",
     "MachineVerified",
     "MachineWentOffline",
+    "MailDeadLettered",
+    "MailFact",
+    "MailRequeued",
+    "MailSettingsSet",
+    "MailStopped",
     "MaintenanceAnnounced",
     "MaintenanceCancelled",
     "MaintenanceCategory",
@@ -544,6 +600,8 @@ __all__ = [
     "PromotionRevoked",
     "PublishedPort",
     "ReceivableRecovered",
+    "ReconciliationCompleted",
+    "ReconciliationFact",
     "RefundBegun",
     "RefundFailed",
     "RefundOrigin",
@@ -658,6 +716,10 @@ AnyFact = (
     | ReturnFact
     | PayoutFact
     | ProcessorEntryBooked
+    | ReconciliationFact
+    | AdjustmentFact
+    | MailFact
+    | BudgetFact
 )
 RetiredFact = PolicyAdoptedV1 | InstanceCreatedV1 | InvoiceIssuedV1
 """Shapes that only the past wrote."""

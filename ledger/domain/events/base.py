@@ -21,6 +21,7 @@ NoticeCode = Literal[
     "started", "stopped", "destroyed", "offline", "online", "error", "disk_high", "disk_critical",
     "idle", "maintenance", "expiring", "expired", "extended", "price_increase", "lost_disk",
     "deverified", "verified", "secure_lapsed", "cleanup_soon", "disputed", "dispute_resolved",
+    "budget_80", "budget_100",
 ]  # fmt: skip
 
 

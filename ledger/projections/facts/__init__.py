@@ -16,7 +16,9 @@ from ledger.projections.facts.accounts import (
     credit_changes,
     exhaustion_changes,
 )
+from ledger.projections.facts.adjustments import adjustment_changes
 from ledger.projections.facts.billing import billing_changes
+from ledger.projections.facts.budgets import budget_changes
 from ledger.projections.facts.change import Change
 from ledger.projections.facts.contracts import contract_changes
 from ledger.projections.facts.corrections import correction_changes
@@ -35,6 +37,7 @@ from ledger.projections.facts.launches import (
     launch_changes,
 )
 from ledger.projections.facts.machines import machine_changes
+from ledger.projections.facts.mail import mail_changes
 from ledger.projections.facts.market import REFRESH, REFRESH_OF_CONTRACT, offer_changes, refresh
 from ledger.projections.facts.operations import operation_changes
 from ledger.projections.facts.payments import (
@@ -44,6 +47,7 @@ from ledger.projections.facts.payments import (
     return_changes,
 )
 from ledger.projections.facts.rating import RERATE, rerate
+from ledger.projections.facts.reconciliation import reconciliation_changes
 from ledger.projections.facts.safety import safety_changes
 from ledger.projections.facts.trust import (
     check_changes,
@@ -162,6 +166,10 @@ GROUPS: Final[tuple[tuple[Any, _Fold], ...]] = (
     (e.ReturnFact, return_changes),
     (e.PayoutFact, payout_changes),
     (e.ProcessorEntryBooked, entry_changes),
+    (e.ReconciliationFact, reconciliation_changes),
+    (e.AdjustmentFact, adjustment_changes),
+    (e.MailFact, mail_changes),
+    (e.BudgetFact, budget_changes),
 )
 """Who folds what: each group of the catalogue with its function."""
 _FOLDS: Final[dict[type[e.Fact], _Fold]] = {

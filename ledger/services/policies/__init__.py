@@ -9,6 +9,7 @@ a simulated clock where to stop next.
 from __future__ import annotations
 
 from ledger.services import invoicing
+from ledger.services.budgets import watch_budgets
 from ledger.services.ledger import Ledger
 from ledger.services.payments import runner
 from ledger.services.payments.gateway import PaymentGateway
@@ -144,6 +145,7 @@ def _end_what_ends(ledger: Ledger) -> None:
 def _follow_up(ledger: Ledger) -> None:
     """The rest of it: what is told, what goes, what is written down."""
     watch_balances(ledger)
+    watch_budgets(ledger)
     clean_up(ledger)
     compensate(ledger)
     state_usage(ledger)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.domain import events as e
+from tests.golden.examples.books import BOOKS
 from tests.golden.examples.core import CORE
 from tests.golden.examples.disputes import DISPUTES
 from tests.golden.examples.launches import LAUNCHES
@@ -27,4 +28,5 @@ EXAMPLES: Final[tuple[e.AnyFact, ...]] = (
     *VOLUMES,
     *LAUNCHES,
     *PAYMENTS,
+    *BOOKS,
 )

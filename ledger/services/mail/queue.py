@@ -1,0 +1,159 @@
+"""The queue of messages: one row per notice that somebody wants by mail.
+
+Notices are queued behind the log by a cursor, so no command waits for mail. A claim counts the
+attempt before anything is sent: whoever dies in between leaves a row that is sent again, under the
+same Message-ID. Nothing here is read by a decision, and nothing of it is rebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from ledger.domain.events import MailRequeued
+from ledger.domain.ids import account_stream
+from ledger.domain.webhooks import event_position
+from ledger.errors import NotFoundError
+from ledger.services.ledger import Unit
+from ledger.services.mail.messages import Attachments, Message, compose, no_attachments
+from ledger.store.database import Connection
+from ledger.store.vault import Vault
+
+LEASE_SECONDS: Final = 300
+"""How long an attempt is waited for, by a process that may have died."""
+KEEP_SECONDS: Final = 30 * 86_400
+"""How long a message that ended stays in the list; a dead letter itself is a fact and stays."""
+STALE_SECONDS: Final = 3 * 86_400
+"""What happened longer ago than this is not told by mail any more: mail may have been off."""
+_CURSOR: Final = "mail"
+_NOTICES_MAX: Final = 5_000
+
+
+def begin_queue(connection: Connection, position: int) -> None:
+    """Let the cursor begin at the first setting; before it there is nothing to look for."""
+    connection.execute(
+        "INSERT INTO projection_positions VALUES (%s, 0, %s) ON CONFLICT (name) DO NOTHING",
+        [_CURSOR, position],
+    )
+
+
+def enqueue(connection: Connection, now: int, *, everything: bool = False) -> int:
+    """Queue what was noticed since the last time; returns how many messages.
+
+    The order of commits is that of positions, so the cursor passes no notice that comes later. With
+    *everything* it goes on up to the last notice; otherwise one page will do. The caller commits.
+    """
+    queued = 0
+    while True:
+        row = connection.execute(
+            "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE", [_CURSOR]
+        ).fetchone()
+        if row is None:
+            return queued
+        last = connection.execute(
+            "SELECT max(position), count(*) FROM (SELECT position FROM notices WHERE position > %s"
+            " ORDER BY position LIMIT %s) AS page",
+            [row[0], _NOTICES_MAX],
+        ).fetchone()
+        assert last is not None
+        if last[0] is None:
+            return queued
+        queued += connection.execute(
+            "INSERT INTO mail_messages (account_id, position, queued_at, due_at)"
+            " SELECT n.account_id, n.position, %s, %s FROM notices n"
+            " JOIN mail_settings m ON m.account_id = n.account_id AND m.position < n.position"
+            " AND (m.codes IS NULL OR n.code = ANY(m.codes))"
+            " WHERE n.position > %s AND n.position <= %s AND n.issued_at > %s"
+            " ORDER BY n.position ON CONFLICT DO NOTHING",
+            [now, now, row[0], last[0], now - STALE_SECONDS],
+        ).rowcount
+        connection.execute(
+            "UPDATE projection_positions SET position = %s WHERE name = %s", [last[0], _CURSOR]
+        )
+        if not everything or last[1] < _NOTICES_MAX:
+            return queued
+
+
+_CLAIM: Final = """
+UPDATE mail_messages m SET claimed = true, attempts = m.attempts + 1, tries = m.tries + 1,
+    attempted_at = %(now)s, due_at = %(now)s + %(lease)s
+FROM (SELECT account_id, position FROM mail_messages WHERE state = 'pending' AND due_at <= %(now)s
+      ORDER BY due_at, position LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AS one
+WHERE m.account_id = one.account_id AND m.position = one.position
+RETURNING m.account_id, m.position, m.attempts, m.tries
+"""
+
+
+def claim(
+    connection: Connection,
+    vault: Vault,
+    now: int,
+    limit: int,
+    attachments: Attachments = no_attachments,
+) -> list[Message]:
+    """Claim up to *limit* messages that are due; the caller commits before it sends any."""
+    values = {"now": now, "lease": LEASE_SECONDS, "limit": limit}
+    claimed = sorted(connection.execute(_CLAIM, values).fetchall(), key=lambda row: row[1])
+    ready = []
+    for account_id, position, attempt, tries in claimed:
+        message = compose(connection, vault, account_id, position, attempt, tries, now, attachments)
+        if message is None:  # The address was erased with its account's personal data.
+            connection.execute(
+                "DELETE FROM mail_messages WHERE account_id = %s AND state = 'pending'",
+                [account_id],
+            )
+        else:
+            ready.append(message)
+    return ready
+
+
+def requeue(unit: Unit, account_id: int, event: str) -> None:
+    """Send a notice of the account again, whatever became of it before.
+
+    Raises:
+        NotFoundError: `no_mail` for an account without an address; `no_such_event`, also for
+            somebody else's.
+    """
+    known = unit.connection.execute(
+        "SELECT 1 FROM mail_settings WHERE account_id = %s", [account_id]
+    ).fetchone()
+    if known is None:
+        raise NotFoundError("no_mail", "this account gets no mail: set an address first")
+    position = event_position(event)
+    row = None
+    if position is not None:
+        row = unit.connection.execute(
+            "SELECT 1 FROM notices WHERE position = %s AND account_id = %s", [position, account_id]
+        ).fetchone()
+    if position is None or row is None:
+        raise NotFoundError("no_such_event", f"there is no event {event!r}")
+    _put(unit.connection, account_id, [position], unit.now)
+    unit.append(
+        account_stream(account_id),
+        MailRequeued(account_id=account_id, events=[position], requeued_at=unit.now),
+    )
+
+
+def _put(connection: Connection, account_id: int, positions: Collection[int], now: int) -> None:
+    connection.execute(
+        "INSERT INTO mail_messages (account_id, position, queued_at, due_at)"
+        " SELECT %s, p, %s, %s FROM unnest(%s::int8[]) AS p ORDER BY p"
+        " ON CONFLICT (account_id, position) DO UPDATE SET state = 'pending', tries = 0,"
+        " due_at = EXCLUDED.due_at, claimed = false, ended_at = NULL",
+        [account_id, now, now, list(positions)],
+    )
+
+
+def release(connection: Connection, now: int) -> int:
+    """Make what somebody else claimed due at once, for who is now the only one that sends."""
+    return connection.execute(
+        "UPDATE mail_messages SET claimed = false, due_at = %s WHERE claimed", [now]
+    ).rowcount
+
+
+def tidy(connection: Connection, now: int) -> int:
+    """Forget messages that ended a month ago; the caller commits."""
+    return connection.execute(
+        "DELETE FROM mail_messages WHERE ended_at IS NOT NULL AND ended_at <= %s",
+        [now - KEEP_SECONDS],
+    ).rowcount
