@@ -117,6 +117,7 @@ def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
         parent: The process whose end is the end of this one; none when nobody's.
     """
     from adapters.jobs import keep_database, run_projections, start_jobs
+    from ledger.services.payments.reconcile import comparison_with
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -125,9 +126,11 @@ def work(ledger: Ledger, parts: set[str], parent: int | None = None) -> int:
         _watch_parent(parent, stop.set)
     keeper = threading.Thread(target=keep_database, args=[ledger, stop], name="database-keeper")
     keeper.start()
-    scheduler = start_jobs(ledger) if "jobs" in parts else None
+    gateway = payment_gateway(ledger) if "jobs" in parts else None
+    processor = None if gateway is None else comparison_with(gateway)
+    scheduler = start_jobs(ledger, processor) if "jobs" in parts else None
     sending = _start_webhooks(ledger, stop) if "jobs" in parts else None
-    paying = _start_payments(ledger, stop) if "jobs" in parts else None
+    paying = None if gateway is None else _start_payments(ledger, gateway, stop)
     mailing = _start_mail(ledger, stop) if "jobs" in parts else None
     if "projections" in parts:
         run_projections(ledger, stop)
@@ -207,13 +210,12 @@ def _start_mail(ledger: Ledger, stop: threading.Event) -> threading.Thread | Non
     return thread
 
 
-def _start_payments(ledger: Ledger, stop: threading.Event) -> threading.Thread | None:
-    """Ask the payment processor for what is open, in a thread of its own, if there is one."""
+def _start_payments(
+    ledger: Ledger, gateway: StripeGateway, stop: threading.Event
+) -> threading.Thread:
+    """Ask the payment processor for what is open, in a thread of its own."""
     from adapters.jobs import run_payments
 
-    gateway = payment_gateway(ledger)
-    if gateway is None:
-        return None
     thread = threading.Thread(target=run_payments, args=[ledger, gateway, stop], name="payments")
     thread.start()
     return thread

@@ -30,7 +30,9 @@ def reconcile(
     Example: gpuledger reconcile money --date 2026-03-31
     """
     from adapters.cli.output import print_rows
+    from adapters.main import payment_gateway
     from ledger.domain.money import SECONDS_PER_DAY
+    from ledger.services.payments.reconcile import comparison_with
     from ledger.services.reconciliation import JOBS, run
 
     day = instant(None if date is None else f"{date}T00:00:00Z", "--date")
@@ -38,7 +40,9 @@ def reconcile(
         if day is None:
             day = (ledger.clock() // SECONDS_PER_DAY - 1) * SECONDS_PER_DAY
         names = list(JOBS) if name is None else [name]
-        outcomes = [run(ledger, one, day) for one in names]
+        gateway = payment_gateway(ledger)
+        processor = None if gateway is None else comparison_with(gateway)
+        outcomes = [run(ledger, one, day, processor) for one in names]
     columns = ["job", "period_from", "found", "opened", "open", "note"]
     print_rows(outcomes, columns, as_json=json, title="reconciled", empty="nothing to compare")
     if not json:

@@ -13,7 +13,7 @@ from ledger.services.payments import entries, inbox, orders, returns, runner
 from ledger.services.payments.gateway import Event, Opened, PaymentGateway
 from ledger.services.payments.reconcile import Reconciliation, reconcile
 from ledger.services.payouts import onboarding
-from ledger.services.questions.balances import balance
+from ledger.services.questions.balances import balance, trial_balance
 from ledger.services.questions.payments import PaymentHistory, payment
 from tests.support.market import Market
 from tests.support.processors import MemoryProcessor, Processor, StripeProcessor
@@ -179,11 +179,26 @@ class Shop:
         return reconcile(self.market.ledger, self.gateway)
 
     def assert_settled(self) -> None:
-        """Both sides agree to the cent, clearing is empty, and a rebuild is equal."""
+        """Both sides agree, clearing is empty, the tax owed is that of the documents; rebuilt equal."""
         compared = self.compare()
         assert compared.is_clean, compared.findings
         assert set(compared.clearing.values()) == {0}
+        assert self.owed_tax() == self.documented_tax()
         assert self.market.rebuild().equal
+
+    def owed_tax(self) -> int:
+        """What the books owe the state, nanos."""
+        rows = trial_balance(self.market.connection)
+        return sum(one.credit - one.debit for one in rows if one.ledger_account == "tax_payable")
+
+    def documented_tax(self) -> int:
+        """The tax on all invoices of top-ups, less that on their credit notes; nanos."""
+        row = self.market.connection.execute(
+            "SELECT coalesce(sum(tax), 0) - coalesce((SELECT sum(tax) FROM tax_credits), 0)"
+            " FROM tax_invoices"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 def refused(act: Callable[[], object]) -> str:

@@ -10,8 +10,10 @@ from typing import Final, Literal, NamedTuple
 
 from ledger.domain.money import NANOS_PER_CENT
 from ledger.services.ledger import Ledger
+from ledger.services.payments.entries import book_new
 from ledger.services.payments.gateway import Entry, PaymentGateway
 from ledger.services.questions.balances import trial_balance
+from ledger.services.reconciliation import Comparison, ProcessorComparison
 from ledger.store.database import Connection
 
 FindingKind = Literal[
@@ -52,6 +54,17 @@ class Reconciliation(NamedTuple):
     def is_clean(self) -> bool:
         """True when both sides agree to the cent and nothing waits for a person."""
         return not self.findings
+
+
+def comparison_with(gateway: PaymentGateway) -> ProcessorComparison:
+    """The processor's side of the reconciliation job: its new lines are booked first."""
+
+    def compare(ledger: Ledger, since: int) -> list[Comparison]:
+        book_new(ledger, gateway, since)
+        found = reconcile(ledger, gateway, since).findings
+        return [Comparison(one.kind, one.about, one.ledger, one.processor) for one in found]
+
+    return compare
 
 
 def reconcile(ledger: Ledger, gateway: PaymentGateway, since: int = 0) -> Reconciliation:
