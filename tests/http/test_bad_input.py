@@ -123,6 +123,51 @@ GOOD: dict[str, dict[str, Any]] = {
     "POST /v1/payments/{payment_id}/refund": {"amount": "12.50", "id": "refund-3"},
     "POST /v1/cards": {"consent": True, "terms": "card-terms-2026-03"},
     "POST /v1/payout-account": {"country": "US"},
+    "PUT /v1/billing": {
+        "zone": "Europe/Berlin",
+        "cycle": "monthly",
+        "anchor": 15,
+        "zero_invoices": False,
+    },
+    "PUT /v1/tax-profile": {
+        "account_id": 2,
+        "country": "FR",
+        "rate": "0.2",
+        "treatment": "standard",
+    },
+    "PUT /v1/billing-details": {
+        "name": "Alice Research",
+        "street": "1 Long Road",
+        "postcode": "75001",
+        "city": "Paris",
+        "country": "FR",
+        "vat_id": None,
+        "email": "alice@example.com",
+    },
+    "PUT /v1/issuer": {
+        "name": "Example Compute GmbH",
+        "street": "Kanalstrasse 12",
+        "postcode": "20095",
+        "city": "Hamburg",
+        "country": "DE",
+        "vat_id": "DE123456788",
+        "registration": "HRB 12345",
+        "email": "billing@example.com",
+    },
+    "POST /v1/grants": {
+        "account_id": 2,
+        "amount": "5",
+        "expires_at": "2030-01-01T00:00:00Z",
+        "id": "welcome-2",
+        "reason": "welcome",
+    },
+    "POST /v1/grants/{grant_id}/revoke": {"account_id": 2, "reason": "abuse"},
+    "PUT /v1/mail": {"address": "root@example.com"},
+    "PUT /v1/budgets": {"label": "train", "amount": "250"},
+    "POST /v1/adjustments": {"id": "a-1", "account_id": 2, "amount": "12.50", "reason": "outage"},
+    "POST /v1/write-offs": {"id": "w-1", "account_id": 2, "reason": "insolvent"},
+    "POST /v1/findings/{finding_id}/explain": {"reason": "a power cut, announced"},
+    "POST /v1/findings/{finding_id}/correct": {"reason": "booked twice"},
     "POST /v1/calculators/useful-hour": {"useful_hours": 40, "offers": [OFFER]},
     "POST /v1/calculators/memory": {"parameters": 7_000_000_000, "recipe": "inference"},
     "POST /v1/calculators/transfer": {"size_bytes": 10**9, "link_mbps": 500},
@@ -143,6 +188,8 @@ AMOUNTS = [
     ("POST /v1/instances/{instance_id}/reservation", "amount"),
     *[("PUT /v1/auto-top-up", name) for name in ("below", "amount", "max_per_day")],
     ("PUT /v1/instances/{instance_id}/lease", "spend_limit"),
+    ("POST /v1/grants", "amount"),
+    ("PUT /v1/budgets", "amount"),
 ]
 PRICES = [
     ("PUT /v1/machines/{machine_id}/listing", name)
@@ -173,12 +220,17 @@ NUMBERS = [
     ("POST /v1/offers/search", "limit"),
     ("PUT /v1/idle-policy", "notice_seconds"),
     ("PUT /v1/cleanup-policy", "days"),
+    ("POST /v1/grants", "account_id"),
+    ("POST /v1/adjustments", "account_id"),
+    ("POST /v1/write-offs", "account_id"),
+    ("PUT /v1/tax-profile", "account_id"),
 ]
 TIMES = [
     ("POST /v1/keys", "expires_at"),
     ("PUT /v1/machines/{machine_id}/listing", "until"),
     ("PUT /v1/machines/{machine_id}/volume-offer", "until"),
     ("PUT /v1/instances/{instance_id}/lease", "until"),
+    ("POST /v1/grants", "expires_at"),
 ]
 
 
@@ -224,6 +276,10 @@ class Refuses:
             "name": "TOKEN",
             "day": "2026-03-01",
             "line": 0,
+            "grant_id": "welcome-2",
+            "finding_id": 1,
+            "event": "evt-1",
+            "ledger_account": "bank",
         }
         return template.format(**names)
 
@@ -280,6 +336,9 @@ def test_the_good_bodies_are_good(refuses: Refuses) -> None:
         "POST /v1/payments/{payment_id}/refund": 409,
         "POST /v1/cards": 409,
         "POST /v1/payout-account": 409,
+        "POST /v1/write-offs": 422,
+        "POST /v1/findings/{finding_id}/explain": 404,
+        "POST /v1/findings/{finding_id}/correct": 404,
     }
 
 

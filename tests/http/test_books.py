@@ -20,18 +20,18 @@ def test_a_statement_is_one_s_own(api: Api) -> None:
 
 def test_the_general_ledger_is_paged(api: Api) -> None:
     """Pages of one line are the whole ledger, as of an instant too."""
-    whole = api("audrey", "GET", "/v1/general-ledger/payment_clearing").json()
+    whole = api("audrey", "GET", "/v1/general-ledger/bank").json()
     assert whole["closing"] == "600"
     items, cursor = [], None
     while True:
         more = "" if cursor is None else f"&cursor={cursor}"
-        one = api("audrey", "GET", f"/v1/general-ledger/payment_clearing?limit=1{more}").json()
+        one = api("audrey", "GET", f"/v1/general-ledger/bank?limit=1{more}").json()
         items += one["items"]
         cursor = one["next_cursor"]
         if cursor is None:
             break
     assert items == whole["items"]
-    before = api("audrey", "GET", "/v1/general-ledger/payment_clearing?as_of=2026-03-01T09:00:00Z")
+    before = api("audrey", "GET", "/v1/general-ledger/bank?as_of=2026-03-01T09:00:00Z")
     assert (before.json()["closing"], before.json()["items"]) == ("0", [])
     assert api("audrey", "GET", "/v1/general-ledger/petty_cash").status_code == 404
 

@@ -67,9 +67,9 @@ def test_an_adjustment_moves_money_once_with_its_reason(market: Market) -> None:
 def test_credit_can_be_taken_back_below_zero(market: Market) -> None:
     """What was given by mistake is taken back, also when it was spent."""
     alice = market.account("alice", DOLLAR)
-    adjusted(market, alice, -3 * DOLLAR, against="payment_clearing")
+    adjusted(market, alice, -3 * DOLLAR, against="bank")
     assert available(market, alice) == -2 * DOLLAR
-    assert books(market)["payment_clearing"] == -2 * DOLLAR
+    assert books(market)["bank"] == -2 * DOLLAR
 
 
 def test_a_host_is_adjusted_on_what_it_is_owed(market: Market) -> None:

@@ -24,6 +24,7 @@ from adapters.http.wire import (
     render,
 )
 from ledger.domain.money import parse_amount
+from ledger.errors import RejectedError
 from ledger.services import budgets as use_cases
 from ledger.services.ledger import Unit
 from ledger.services.questions import labels as ask
@@ -124,10 +125,12 @@ async def list_budgets(
 
 @delete("/v1/budgets", opt=allowed(*RENTER), status_code=200, summary="Remove a budget")
 async def remove_budget(
-    call: Caller, label: FromQuery[str], account_id: AccountFilter = None
+    call: Caller, label: FromQuery[str | None] = None, account_id: AccountFilter = None
 ) -> Response[RemovedBudget]:
     """Watch a label no more; again changes nothing."""
     account = call.account(account_id)
+    if label is None:
+        raise RejectedError("invalid_args", "name the budget: ?label=train")
 
     def do(unit: Unit) -> RemovedBudget:
         use_cases.remove_budget(unit, account, label)

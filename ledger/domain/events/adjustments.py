@@ -12,7 +12,7 @@ from ledger.domain.events.base import Fact
 
 AdjustedBook = Literal["credit", "payable"]
 """`credit`: what an account has as a renter. `payable`: what it is owed as a host."""
-AdjustedAgainst = Literal["compensation", "platform_revenue", "payment_clearing"]
+AdjustedAgainst = Literal["compensation", "platform_revenue", "bank"]
 DebtBook = Literal["credit", "receivable"]
 """`credit`: a renter's balance below zero. `receivable`: what a host owes."""
 
