@@ -197,6 +197,7 @@ def _start_mail(ledger: Ledger, stop: threading.Event) -> threading.Thread | Non
     Raises:
         RejectedError: `invalid_setting`.
     """
+    from adapters.documents.attachments import attachments_from
     from adapters.jobs import MAIL_LOCK, Leadership
     from adapters.mail.sender import run_mail
     from adapters.mail.smtp import SmtpClient
@@ -204,7 +205,8 @@ def _start_mail(ledger: Ledger, stop: threading.Event) -> threading.Thread | Non
     settings = configured_mail()
     if settings is None:
         return None
-    args = [ledger, Leadership(ledger, MAIL_LOCK), stop, SmtpClient(settings)]
+    leadership = Leadership(ledger, MAIL_LOCK)
+    args = [ledger, leadership, stop, SmtpClient(settings), attachments_from(ledger.vault)]
     thread = threading.Thread(target=run_mail, args=args, name="mail")
     thread.start()
     return thread

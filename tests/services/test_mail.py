@@ -8,12 +8,13 @@ from typing import get_args
 
 import pytest
 
+from adapters.documents.attachments import attachments_from
 from adapters.mail.settings import configured
 from adapters.mail.smtp import SmtpClient
 from ledger.domain.events import MailDeadLettered, NoticeCode
 from ledger.domain.webhooks import TRIES, Event
 from ledger.errors import LedgerError
-from ledger.services import accounts, mail
+from ledger.services import accounts, billing, mail
 from ledger.services.mail import Attachment
 from ledger.services.mail.messages import write
 from ledger.services.mail.texts import TEXTS
@@ -135,6 +136,25 @@ def test_documents_go_with_a_message(market: Market) -> None:
         (part,) = server.got[0].message.iter_attachments()
     assert (part.get_filename(), part.get_content_type()) == ("INV-1.pdf", "application/pdf")
     assert part.get_content() == b"%PDF-\x00\xff"
+
+
+def test_a_receipt_comes_with_its_invoice(market: Market) -> None:
+    """Credit that is bought is told with its total, and the tax invoice goes with it as a PDF."""
+    alice = market.account("alice")
+    with market.ledger.unit() as unit:
+        billing.set_tax(unit, alice, rate_bp=1_900)
+        accounts.deposit(unit, alice, 100 * DOLLAR, "wire-1")
+    choose(market.ledger, alice)
+    with market.ledger.unit() as unit:
+        accounts.deposit(unit, alice, 10 * DOLLAR, "wire-2")
+    with MailServer() as server:
+        sender(market.ledger, server, attachments_from(market.ledger.vault)).turn()
+        (got,) = server.got
+    assert got.message["Subject"] == "Receipt INV-00000002: $11.9"
+    (part,) = got.message.iter_attachments()
+    assert part.get_filename() == "INV-00000002.pdf"
+    assert part.get_content().startswith(b"%PDF-")
+    assert market.rebuild().equal
 
 
 # --- failures ------------------------------------------------------------------------------------
@@ -303,7 +323,7 @@ def test_every_notice_has_a_text_that_says_what_it_costs(code: str) -> None:
     text = TEXTS[code]
     known = {
         "object", "label", "at", "available", "burn", "runway", "now", "code", "status", "until",
-        "reason",
+        "reason", "net", "tax", "total", "due", "document", "amount",
     }  # fmt: skip
     for part in text:
         assert set(string.Template(part).get_identifiers()) <= known

@@ -27,9 +27,11 @@ def alice(market: Market) -> int:
 
 
 def told(market: Market, account: int, about: str | None = None) -> list[str]:
-    """The codes of an account's notices, in order."""
+    """The codes of an account's notices, in order; receipts left out."""
     rows = market.connection.execute(
-        "SELECT code, about FROM notices WHERE account_id = %s ORDER BY position", [account]
+        "SELECT code, about FROM notices WHERE account_id = %s AND code <> 'receipt'"
+        " ORDER BY position",
+        [account],
     ).fetchall()
     return [code for code, object_ in rows if about in {None, object_}]
 

@@ -164,7 +164,9 @@ def test_hook_01_one_notice_is_one_event_however_often_it_is_sent(
         webhooks.replay_since(unit, alice, webhook, 0)
     sent = claim(market.ledger)
     seen += [(one.webhook_id, event_of(one)["id"], event_of(one)["attempt"]) for one in sent]
-    (position,) = market.connection.execute("SELECT position FROM notices").fetchall()[0]
+    (position,) = market.connection.execute(
+        "SELECT position FROM notices WHERE code = 'outbid'"
+    ).fetchall()[0]
     assert {event for _, event, _ in seen} == {f"evt_{position}"}
     assert [one for one in seen if one[0] == webhook] == [
         (webhook, f"evt_{position}", attempt) for attempt in range(1, TRIES + 2)

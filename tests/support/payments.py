@@ -179,7 +179,7 @@ class Shop:
         return reconcile(self.market.ledger, self.gateway)
 
     def assert_settled(self) -> None:
-        """Both sides agree, clearing is empty, the tax owed is that of the documents; rebuilt equal."""
+        """Both sides agree, clearing is empty, tax owed is that of documents, a rebuild equals."""
         compared = self.compare()
         assert compared.is_clean, compared.findings
         assert set(compared.clearing.values()) == {0}

@@ -21,7 +21,8 @@ NoticeCode = Literal[
     "started", "stopped", "destroyed", "offline", "online", "error", "disk_high", "disk_critical",
     "idle", "maintenance", "expiring", "expired", "extended", "price_increase", "lost_disk",
     "deverified", "verified", "secure_lapsed", "cleanup_soon", "disputed", "dispute_resolved",
-    "budget_80", "budget_100",
+    "budget_80", "budget_100", "receipt", "invoice", "credit_note", "self_billing",
+    "payment_failed", "chargeback", "payout_paid", "payout_failed",
 ]  # fmt: skip
 
 

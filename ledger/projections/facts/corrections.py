@@ -19,6 +19,7 @@ from ledger.projections.facts.accounts import (
 )
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.disputes import HOST_RECEIVABLE, legs, owed_by_host
+from ledger.projections.facts.notices import told
 
 
 def correction_changes(fact: e.CorrectionFact, position: int) -> Iterator[Change]:
@@ -194,6 +195,7 @@ def _credit_note(fact: e.CreditNoteIssued, position: int) -> Iterator[Change]:
     if fact.voids:
         yield Change("UPDATE invoices SET voided = true WHERE number = %s", (fact.document,))
     yield counted("credit_note", int(fact.number.rpartition("-")[2]))
+    yield told(position, fact.account_id, "credit_note", fact.number, fact.issued_at)
     for number, line in enumerate(fact.lines, 1):
         yield Change(
             "INSERT INTO credit_note_lines VALUES (%s, %s, %s, %s, %s, %s)",

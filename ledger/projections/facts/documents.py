@@ -8,6 +8,7 @@ from ledger.domain import events as e
 from ledger.domain.payment import is_processed
 from ledger.projections.facts.accounts import BANK, TAX_PAYABLE, moved
 from ledger.projections.facts.change import Change, counted
+from ledger.projections.facts.notices import told
 
 
 def document_changes(fact: e.DocumentFact, position: int) -> Iterator[Change]:
@@ -44,6 +45,7 @@ def document_changes(fact: e.DocumentFact, position: int) -> Iterator[Change]:
                 ),
             )
             yield _numbered("tax_invoice", fact.number)
+            yield told(position, fact.account_id, "receipt", fact.number, fact.issued_at)
             if fact.tax and not is_processed(fact.deposit_id):
                 yield moved(
                     position,
@@ -59,10 +61,7 @@ def document_changes(fact: e.DocumentFact, position: int) -> Iterator[Change]:
         case e.SelfBillingIssued():
             yield from _self_billing(fact, position)
         case e.NoticeIssued():
-            yield Change(
-                "INSERT INTO notices VALUES (%s, %s, %s, %s, %s)",
-                (position, fact.account_id, fact.code, fact.about, fact.issued_at),
-            )
+            yield told(position, fact.account_id, fact.code, fact.about, fact.issued_at)
 
 
 def _numbered(kind: str, number: str) -> Change:
@@ -93,6 +92,7 @@ def _usage_invoice(fact: e.InvoiceIssued, position: int) -> Iterator[Change]:
         (fact.number, fact.account_id, fact.period_from),
     )
     yield _numbered("invoice", fact.number)
+    yield told(position, fact.account_id, "invoice", fact.number, fact.issued_at)
     for number, line in enumerate(fact.lines, 1):
         yield Change(
             "INSERT INTO invoice_lines VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
@@ -138,6 +138,7 @@ def _tax_credit(fact: e.TaxInvoiceCredited, position: int) -> Iterator[Change]:
         (fact.net, fact.tax, fact.document),
     )
     yield _numbered("credit_note", fact.number)
+    yield told(position, fact.account_id, "credit_note", fact.number, fact.issued_at)
     if fact.tax and not is_processed(fact.deposit_id):
         yield moved(
             position,
@@ -165,6 +166,7 @@ def _self_billing(fact: e.SelfBillingIssued, position: int) -> Iterator[Change]:
         ),
     )
     yield _numbered("self_billing", fact.number)
+    yield told(position, fact.account_id, "self_billing", fact.number, fact.issued_at)
     for number, line in enumerate(fact.lines, 1):
         yield Change(
             "INSERT INTO self_billing_lines VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",

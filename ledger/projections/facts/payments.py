@@ -20,6 +20,7 @@ from ledger.projections.facts.accounts import (
 )
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.disputes import Leg, legs
+from ledger.projections.facts.notices import told
 
 PAYOUT_CLEARING: Final = "payout_clearing"
 CHARGEBACK_DIFFERENCE: Final = "chargeback_difference"
@@ -102,6 +103,7 @@ def _payment(
             yield from tax_paid(fact.payment_id, fact.tax, fact.settled_at, position)
         case e.PaymentFailed():
             yield payment_failed(fact.payment_id, fact.reason, fact.failed_at)
+            yield told(position, fact.account_id, "payment_failed", fact.payment_id, fact.failed_at)
 
 
 def tax_paid(payment_id: str, tax: int, at: int, position: int) -> Iterator[Change]:
@@ -191,6 +193,7 @@ def return_changes(fact: e.ReturnFact, position: int) -> Iterator[Change]:
                     fact.opened_at,
                 ),
             )
+            yield told(position, fact.account_id, "chargeback", fact.payment_id, fact.opened_at)
         case e.ChargebackMoved():
             yield Change(
                 "UPDATE chargebacks SET withdrawn = %s, credit = credit + %s, tax = tax + %s,"
@@ -327,6 +330,7 @@ def _payout(fact: _Progress, position: int) -> Iterator[Change]:
                 "UPDATE payouts SET status = 'paid', closed_at = %s WHERE payout_id = %s",
                 (fact.paid_at, fact.payout_id),
             )
+            yield told(position, fact.host_id, "payout_paid", reference, fact.paid_at)
         case e.PayoutReturning():
             yield Change(
                 "UPDATE payouts SET status = 'returning', reason = %s, closed_at = NULL"
@@ -339,6 +343,7 @@ def _payout(fact: _Progress, position: int) -> Iterator[Change]:
                 " WHERE payout_id = %s",
                 (fact.reason, fact.reversal, fact.failed_at, fact.payout_id),
             )
+            yield told(position, fact.host_id, "payout_failed", reference, fact.failed_at)
             yield paid_to_host(fact.host_id, fact.amount)
             yield from legs(
                 position,

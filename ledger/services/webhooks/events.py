@@ -11,10 +11,24 @@ import re
 from typing import Any, Final
 
 from ledger.domain import volume as volumes
-from ledger.domain.events import InstanceFact, NoticeIssued, VolumeLifeFact, WebhookTested
+from ledger.domain.events import (
+    ChargebackOpened,
+    CreditNoteIssued,
+    InstanceFact,
+    InvoiceIssued,
+    NoticeIssued,
+    PaymentFailed,
+    PayoutFailed,
+    PayoutPaid,
+    SelfBillingIssued,
+    TaxInvoiceCredited,
+    TaxInvoiceIssued,
+    VolumeLifeFact,
+    WebhookTested,
+)
 from ledger.domain.ids import instance_stream, machine_stream, rfc3339, volume_stream
 from ledger.domain.instance import fold
-from ledger.domain.money import BYTES_PER_GB
+from ledger.domain.money import BYTES_PER_GB, format_dollars
 from ledger.domain.webhooks import TEST_EVENT, Event, event_id
 from ledger.errors import CorruptHistoryError
 from ledger.store.codec import decode_fact
@@ -53,9 +67,89 @@ def event_at(connection: Connection, position: int) -> Event:
                 at=rfc3339(fact.tested_at),
                 data={"webhook_id": fact.webhook_id},
             )
+        case (
+            TaxInvoiceIssued()
+            | InvoiceIssued()
+            | TaxInvoiceCredited()
+            | CreditNoteIssued()
+            | SelfBillingIssued()
+        ):
+            return _document(fact, position)
+        case PaymentFailed() | ChargebackOpened() | PayoutPaid() | PayoutFailed():
+            return _money(connection, fact, position)
         case _:
             message = f"the fact at position {position} is no event for a webhook"
             raise CorruptHistoryError("corrupt_history", message)
+
+
+_Document = (
+    TaxInvoiceIssued | InvoiceIssued | TaxInvoiceCredited | CreditNoteIssued | SelfBillingIssued
+)
+
+
+def _document(fact: _Document, position: int) -> Event:
+    """A document is news when it is issued; what it says never changes."""
+    data: dict[str, Any] = {"number": fact.number}
+    match fact:
+        case TaxInvoiceIssued():
+            code = "receipt"
+            total = fact.net + fact.tax
+            data |= {"net": format_dollars(fact.net), "tax": format_dollars(fact.tax)}
+        case InvoiceIssued():
+            code, total = "invoice", fact.total
+            data |= {"due": format_dollars(fact.total - fact.paid)}
+        case TaxInvoiceCredited():
+            code, total = "credit_note", fact.net + fact.tax
+            data |= {"document": fact.document, "reason": fact.reason}
+        case CreditNoteIssued():
+            code, total = "credit_note", fact.total
+            data |= {"document": fact.document, "reason": fact.reason}
+        case SelfBillingIssued():
+            code, total = "self_billing", fact.total
+    return Event(
+        id=event_id(position),
+        type=code,
+        account_id=fact.account_id,
+        about=fact.number,
+        at=rfc3339(fact.issued_at),
+        data={**data, "total": format_dollars(total), "version": 1},
+    )
+
+
+def _money(
+    connection: Connection,
+    fact: PaymentFailed | ChargebackOpened | PayoutPaid | PayoutFailed,
+    position: int,
+) -> Event:
+    """What became of money on its way in or out."""
+    match fact:
+        case PaymentFailed():
+            found = ("payment_failed", fact.account_id, fact.payment_id, fact.failed_at)
+            data: dict[str, Any] = {"payment_id": fact.payment_id, "reason": fact.reason}
+        case ChargebackOpened():
+            found = ("chargeback", fact.account_id, fact.payment_id, fact.opened_at)
+            claimed = format_dollars(fact.claimed)
+            data = {"payment_id": fact.payment_id, "reason": fact.reason, "amount": claimed}
+        case PayoutPaid():
+            row = connection.execute(
+                "SELECT amount FROM payouts WHERE payout_id = %s", [fact.payout_id]
+            ).fetchone()
+            assert row is not None
+            found = ("payout_paid", fact.host_id, f"payout-{fact.payout_id}", fact.paid_at)
+            data = {"payout_id": fact.payout_id, "amount": format_dollars(int(row[0]))}
+        case PayoutFailed():
+            found = ("payout_failed", fact.host_id, f"payout-{fact.payout_id}", fact.failed_at)
+            amount = format_dollars(fact.amount)
+            data = {"payout_id": fact.payout_id, "reason": fact.reason, "amount": amount}
+    code, account_id, about, at = found
+    return Event(
+        id=event_id(position),
+        type=code,
+        account_id=account_id,
+        about=about,
+        at=rfc3339(at),
+        data=data,
+    )
 
 
 def _state_of(connection: Connection, about: str, position: int) -> dict[str, Any]:
