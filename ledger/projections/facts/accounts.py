@@ -85,6 +85,13 @@ def settles(account_id: int, amount: int) -> Change:
     )
 
 
+def credited(account_id: int, amount: int) -> Iterator[Change]:
+    """Nanos that came to an account, and pay what is due, or below 0 left it."""
+    yield posted(account_id, amount)
+    if amount > 0:
+        yield settles(account_id, amount)
+
+
 def paid_to_host(host_id: int, amount: int) -> Change:
     """Nanos that a host is owed, or owes, by a movement outside the meters."""
     return Change(
@@ -109,8 +116,7 @@ def credit_changes(fact: e.CreditFact, position: int) -> Iterator[Change]:
                 " VALUES (%s, %s, %s, %s, %s)",
                 (fact.account_id, fact.deposit_id, fact.amount, fact.source, fact.settled_at),
             )
-            yield posted(fact.account_id, fact.amount)
-            yield settles(fact.account_id, fact.amount)
+            yield from credited(fact.account_id, fact.amount)
             yield moved(
                 position,
                 "deposit",
@@ -139,8 +145,7 @@ def credit_changes(fact: e.CreditFact, position: int) -> Iterator[Change]:
             )
         case e.CreditTransferred():
             yield posted(fact.from_account_id, -fact.amount)
-            yield posted(fact.to_account_id, fact.amount)
-            yield settles(fact.to_account_id, fact.amount)
+            yield from credited(fact.to_account_id, fact.amount)
             yield moved(
                 position,
                 "transfer",

@@ -9,9 +9,9 @@ from ledger.domain import events as e
 from ledger.projections.facts.accounts import (
     HOST_PAYABLE,
     RENTER_CREDIT,
+    credited,
     moved,
     paid_to_host,
-    posted,
 )
 from ledger.projections.facts.change import Change
 from ledger.projections.facts.disputes import HOST_RECEIVABLE, owed_by_host
@@ -39,8 +39,10 @@ def _adjusted(fact: e.AccountAdjusted, position: int) -> Iterator[Change]:
         position,
     )
     is_credit = fact.book == "credit"
-    change = posted if is_credit else paid_to_host
-    yield change(fact.account_id, fact.amount)
+    if is_credit:
+        yield from credited(fact.account_id, fact.amount)
+    else:
+        yield paid_to_host(fact.account_id, fact.amount)
     theirs = (RENTER_CREDIT if is_credit else HOST_PAYABLE, fact.account_id)
     ours = (fact.against, None)
     debit, credit = (ours, theirs) if fact.amount > 0 else (theirs, ours)
@@ -55,7 +57,7 @@ def _written_off(fact: e.DebtWrittenOff, position: int) -> Iterator[Change]:
         fact, fact.write_off_id, "write_off", BAD_DEBT, fact.amount, fact.written_off_at, position
     )
     if fact.book == "credit":
-        yield posted(fact.account_id, fact.amount)
+        yield from credited(fact.account_id, fact.amount)
         theirs = (RENTER_CREDIT, fact.account_id)
     else:
         yield owed_by_host(fact.account_id, -fact.amount)

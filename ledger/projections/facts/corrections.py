@@ -13,9 +13,9 @@ from ledger.projections.facts.accounts import (
     HOST_PAYABLE,
     PLATFORM_FEE,
     RENTER_CREDIT,
+    credited,
     paid_to_host,
     posted,
-    settles,
 )
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.disputes import HOST_RECEIVABLE, legs, owed_by_host
@@ -106,8 +106,7 @@ def _reversed(fact: e.ChargeReversed, position: int) -> Iterator[Change]:
         ),
     )
     yield counted("correction", fact.correction_id)
-    yield posted(fact.account_id, fact.amount)
-    yield settles(fact.account_id, fact.amount)
+    yield from credited(fact.account_id, fact.amount)
     yield paid_to_host(host, -fact.from_payable)
     yield owed_by_host(host, fact.from_receivable)
     yield from legs(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledger.domain import events as e
-from ledger.projections.facts.accounts import RENTER_CREDIT, moved, posted, settles
+from ledger.projections.facts.accounts import RENTER_CREDIT, credited, moved, posted
 from ledger.projections.facts.change import Change
 
 PROMO_EXPENSE: Final = "promo_expense"
@@ -29,8 +29,7 @@ def grant_changes(fact: e.GrantFact, position: int) -> Iterator[Change]:
                     position,
                 ),
             )
-            yield posted(fact.account_id, fact.amount)
-            yield settles(fact.account_id, fact.amount)
+            yield from credited(fact.account_id, fact.amount)
             yield moved(
                 position,
                 "grant",

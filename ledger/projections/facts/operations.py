@@ -9,9 +9,9 @@ from ledger.domain import events as e
 from ledger.projections.facts.accounts import (
     HOST_PAYABLE,
     RENTER_CREDIT,
+    credited,
     moved,
     paid_to_host,
-    posted,
 )
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.market import refreshed
@@ -161,7 +161,7 @@ def _credited(fact: e.CompensationCredited, position: int) -> Iterator[Change]:
     )
     if not fact.amount:
         return
-    yield posted(fact.account_id, fact.amount)
+    yield from credited(fact.account_id, fact.amount)
     yield paid_to_host(fact.host_id, -fact.amount)
     yield moved(
         position,

@@ -15,8 +15,8 @@ from ledger.projections.facts.accounts import (
     PAYMENT_CLEARING,
     RENTER_CREDIT,
     TAX_PAYABLE,
+    credited,
     paid_to_host,
-    posted,
 )
 from ledger.projections.facts.change import Change, counted
 from ledger.projections.facts.disputes import Leg, legs
@@ -225,7 +225,7 @@ def _taken(
         "UPDATE deposits SET refunded = refunded + %s WHERE account_id = %s AND deposit_id = %s",
         (credit, fact.account_id, fact.payment_id),
     )
-    yield posted(fact.account_id, -credit)
+    yield from credited(fact.account_id, -credit)
     clearing = (PAYMENT_CLEARING, None)
     yield from legs(
         position,

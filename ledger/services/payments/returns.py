@@ -117,9 +117,10 @@ def refund(
         raise RejectedError("over_credit", f"only {left} of this payment is left", left=left)
     parts = paid.part(gross)
     credit = lock_credit(unit.connection, [account_id])[account_id]
-    available = credit.available(unit.now, unit.policy)
-    if parts.credit > available:
-        needed, there = format_dollars(parts.credit), format_dollars(max(available, 0))
+    # Promotional credit never goes back: it was nobody's money.
+    own = credit.own(unit.now, unit.policy)
+    if parts.credit > own:
+        needed, there = format_dollars(parts.credit), format_dollars(max(own, 0))
         message = f"{needed} of credit would go back and {there} is not spent"
         raise DeclinedError("insufficient_balance", message, needed=needed, available=there)
     return _begin(unit, paid, refund_id, "ledger", parts, cause)
