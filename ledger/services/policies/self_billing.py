@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledger.domain.ids import month_start, next_month_start
+from ledger.projections.contracts import CONTRACTS
 from ledger.services import self_billing
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.policies.periods import ISSUE_AFTER_SECONDS, folded_through
@@ -32,10 +33,10 @@ def bill_hosts(ledger: Ledger) -> None:
 
 
 def _next_month(connection: Connection) -> int | None:
-    """The first month not billed yet; none before there is a host."""
+    """The first month not billed yet; none while nobody ever rented."""
     row = connection.execute(
-        "SELECT (SELECT position FROM projection_positions WHERE name = 'self_billing'),"
-        " (SELECT min(registered_at) FROM machines)"
+        "SELECT (SELECT position FROM projection_positions WHERE name = 'self_billing'),"  # noqa: S608 - a constant
+        f" (SELECT min(registered_at) FROM machines WHERE EXISTS (SELECT 1 FROM {CONTRACTS} i))"
     ).fetchone()
     assert row is not None
     if row[0] is not None:
