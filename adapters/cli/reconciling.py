@@ -18,7 +18,8 @@ def reconcile(
     ] = None,
     *,
     date: Annotated[
-        str | None, Parameter(help="A UTC day such as 2026-03-31; default: yesterday.")
+        str | None,
+        Parameter(help="A UTC day such as 2026-03-31; default: the last that is complete."),
     ] = None,
     home: Home = None,
     json: AsJson = False,
@@ -31,18 +32,18 @@ def reconcile(
     """
     from adapters.cli.output import print_rows
     from adapters.main import payment_gateway
-    from ledger.domain.money import SECONDS_PER_DAY
     from ledger.services.payments.reconcile import comparison_with
-    from ledger.services.reconciliation import JOBS, run
+    from ledger.services.reconciliation import JOBS, last_ready, run
 
     day = instant(None if date is None else f"{date}T00:00:00Z", "--date")
     with opened(home) as ledger:
-        if day is None:
-            day = (ledger.clock() // SECONDS_PER_DAY - 1) * SECONDS_PER_DAY
         names = list(JOBS) if name is None else [name]
         gateway = payment_gateway(ledger)
         processor = None if gateway is None else comparison_with(gateway)
-        outcomes = [run(ledger, one, day, processor) for one in names]
+        outcomes = [
+            run(ledger, one, last_ready(ledger, one) if day is None else day, processor)
+            for one in names
+        ]
     columns = ["job", "period_from", "found", "opened", "open", "note"]
     print_rows(outcomes, columns, as_json=json, title="reconciled", empty="nothing to compare")
     if not json:

@@ -22,7 +22,7 @@ from ledger.services.ledger import Policy
 
 _MONEY: Final = {
     "balances", "held", "charges", "hosts", "platform", "invoices", "documents", "min_bid",
-    "trial_balance",
+    "trial_balance", "payments", "payouts", "clearing",
     "reliability",  # A share and no money; it is compared as a number too, however it is written.
 }  # fmt: skip
 

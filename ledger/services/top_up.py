@@ -20,7 +20,7 @@ from ledger.domain.events import (
     TopUpSwitchedOff,
 )
 from ledger.domain.ids import account_stream
-from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT
+from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT, format_dollars
 from ledger.domain.payment import top_up_id
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import accounts, tax_invoices
@@ -79,8 +79,10 @@ def consent(unit: Unit, account_id: int, given: Consent) -> int:
         if nanos % NANOS_PER_CENT or not 0 < nanos <= MAX_POSTING_NANOS:
             message = "below, amount and max_per_day are whole cents above 0"
             raise RejectedError("invalid_amount", message)
-    if given.amount > given.max_per_day:
-        raise RejectedError("invalid_amount", "max_per_day has no room for one amount")
+    charge = tax_invoices.tax_on(unit.connection, account_id, given.amount)[0].gross
+    if charge > given.max_per_day:
+        message = f"max_per_day has no room for one amount: {format_dollars(charge)} with its tax"
+        raise RejectedError("invalid_amount", message)
     if not _REFERENCE.fullmatch(given.reference):
         message = "reference names the agreement at the payment processor: 1 to 128 letters, digits"
         raise RejectedError("invalid_args", message)

@@ -278,6 +278,8 @@ def test_the_processor_is_compared_through_its_port(market: Market) -> None:
 
     assert run(market, "processor").note == "no processor configured"
     outcome = reconciliation.run(market.ledger, "processor", FIRST_DAY, processor)
+    unasked = run(market, "processor")
+    assert (unasked.note, unasked.open) == ("no processor configured", 1)
     assert (outcome.opened, outcome.note) == (1, "")
     with market.ledger.reading() as connection:
         (one,) = ask.findings(connection, job="processor", state="open")

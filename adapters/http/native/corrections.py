@@ -294,7 +294,7 @@ async def show_credit_note(call: Caller, number: FromPath[str]) -> CreditNote:
 
 @post("/v1/credit-notes", opt=allowed(*ADMIN), summary="Issue a credit note")
 async def issue_credit_note(call: Caller, data: JSONBody[NewCreditNote]) -> Response[CreditNote]:
-    """Give back part of a usage invoice, over its lines in proportion."""
+    """Give back part of an invoice: over the lines of usage, or to who paid for credit."""
     amount = parse_amount(data.amount)
 
     def do(unit: Unit) -> CreditNote:

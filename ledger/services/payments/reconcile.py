@@ -60,11 +60,22 @@ def comparison_with(gateway: PaymentGateway) -> ProcessorComparison:
     """The processor's side of the reconciliation job: its new lines are booked first."""
 
     def compare(ledger: Ledger, since: int) -> list[Comparison]:
+        with ledger.reading() as connection:
+            since = min(since, _oldest_found(connection, since))
         book_new(ledger, gateway, since)
         found = reconcile(ledger, gateway, since).findings
         return [Comparison(one.kind, one.about, one.ledger, one.processor) for one in found]
 
     return compare
+
+
+def _oldest_found(connection: Connection, since: int) -> int:
+    """When the oldest line came that a finding is about: it is looked at until it is right."""
+    row = connection.execute(
+        "SELECT min(e.created_at) FROM findings f JOIN processor_entries e ON e.entry = f.about"
+        " WHERE f.job = 'processor' AND f.state <> 'corrected'"
+    ).fetchone()
+    return since if row is None or row[0] is None else int(row[0])
 
 
 def reconcile(ledger: Ledger, gateway: PaymentGateway, since: int = 0) -> Reconciliation:

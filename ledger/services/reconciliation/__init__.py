@@ -9,7 +9,7 @@ from __future__ import annotations
 from ledger.services.reconciliation.findings import correct, explain
 from ledger.services.reconciliation.jobs import JOBS
 from ledger.services.reconciliation.processor import Comparison, ProcessorComparison
-from ledger.services.reconciliation.runner import Outcome, due, run, run_due
+from ledger.services.reconciliation.runner import Outcome, due, last_ready, run, run_due
 
 __all__ = [
     "JOBS",
@@ -19,6 +19,7 @@ __all__ = [
     "correct",
     "due",
     "explain",
+    "last_ready",
     "run",
     "run_due",
 ]

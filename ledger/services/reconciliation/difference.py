@@ -23,7 +23,11 @@ class Difference(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """All differences of one comparison, and what the numbers cannot say."""
+    """All differences of one comparison, and what the numbers cannot say.
+
+    Where `is_done` is false nothing was compared: what was found before stays as it is.
+    """
 
     differences: list[Difference]
     note: str = ""
+    is_done: bool = True

@@ -90,6 +90,15 @@ def record(
     return Recorded(opened, still_open)
 
 
+def stands(unit: Unit, job: JobName) -> Recorded:
+    """What is open of a comparison that could not be made."""
+    row = unit.connection.execute(
+        "SELECT count(*) FROM findings WHERE job = %s AND state = 'open'", [job]
+    ).fetchone()
+    assert row is not None
+    return Recorded(0, row[0])
+
+
 def explain(unit: Unit, finding_id: int, reason: str, actor: str) -> None:
     """Say why the sides may disagree: it is no longer open, and stays so when found again.
 

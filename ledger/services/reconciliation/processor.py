@@ -36,7 +36,7 @@ def compare_processor(
     """Lines of the processor since *start*, and the sums of everything; *until* is not a bound."""
     del until
     if processor is None:
-        return Compared([], NOT_CONFIGURED)
+        return Compared([], NOT_CONFIGURED, is_done=False)
     return Compared(
         [
             Difference(one.kind, one.about, one.ledger, one.processor, "nanos")

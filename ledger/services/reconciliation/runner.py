@@ -13,8 +13,8 @@ from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import RejectedError
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.reconciliation.difference import Difference
-from ledger.services.reconciliation.findings import STREAM, record
-from ledger.services.reconciliation.jobs import JOBS, compare
+from ledger.services.reconciliation.findings import STREAM, record, stands
+from ledger.services.reconciliation.jobs import JOBS, Job, compare
 from ledger.services.reconciliation.processor import ProcessorComparison
 from ledger.store.database import Connection
 
@@ -52,7 +52,10 @@ def run(
     job, until = JOBS[name], day + SECONDS_PER_DAY
     found = compare(ledger, name, day, until, processor)
     with ledger.unit() as unit:
-        recorded = record(unit, name, day if job.of_days else 0, found.differences)
+        if found.is_done:
+            recorded = record(unit, name, day if job.of_days else 0, found.differences)
+        else:
+            recorded = stands(unit, name)
         row = unit.connection.execute(
             "SELECT found, note FROM reconciliations WHERE job = %s AND period_from = %s",
             [name, day],
@@ -73,6 +76,18 @@ def run(
     return Outcome(name, day, len(found.differences), *recorded, found.note, found.differences)
 
 
+def last_ready(ledger: Ledger, name: JobName) -> int:
+    """The first second of the last day of which nothing can come any more for this comparison."""
+    with ledger.reading() as connection:
+        late = read_policy(connection).late_usage_seconds
+    return _newest(JOBS[name], ledger.clock(), late)
+
+
+def _newest(job: Job, now: int, late_usage_seconds: int) -> int:
+    ready = now - job.due_seconds(late_usage_seconds) - SECONDS_PER_DAY
+    return ready // SECONDS_PER_DAY * SECONDS_PER_DAY
+
+
 def due(connection: Connection, now: int) -> list[tuple[JobName, int]]:
     """The jobs and days that are to be compared at second *now*, oldest day first.
 
@@ -86,8 +101,7 @@ def due(connection: Connection, now: int) -> list[tuple[JobName, int]]:
     )
     waiting: list[tuple[JobName, int]] = []
     for name, job in JOBS.items():
-        ready = now - job.due_seconds(policy.late_usage_seconds) - SECONDS_PER_DAY
-        newest = ready // SECONDS_PER_DAY * SECONDS_PER_DAY
+        newest = _newest(job, now, policy.late_usage_seconds)
         # What is so now is compared once, however many days nobody looked.
         first = last.get(name, newest - SECONDS_PER_DAY) + SECONDS_PER_DAY
         if not job.of_days:

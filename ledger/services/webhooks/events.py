@@ -142,6 +142,12 @@ def _money(
             amount = format_dollars(fact.amount)
             data = {"payout_id": fact.payout_id, "reason": fact.reason, "amount": amount}
     code, account_id, about, at = found
+    row = connection.execute(
+        "SELECT count(*) FROM notices WHERE about = %s AND account_id = %s AND position <= %s",
+        [about, account_id, position],
+    ).fetchone()
+    assert row is not None
+    data["version"] = row[0]
     return Event(
         id=event_id(position),
         type=code,
