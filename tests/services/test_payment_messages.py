@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ledger.domain.events import DepositSettled
+from ledger.services import reconciliation
 from ledger.services.payments import inbox
 from ledger.services.payments.gateway import Event, Subject
+from ledger.services.payments.reconcile import comparison_with
 from tests.support.market import DOLLAR
-from tests.support.payments import Shop
+from tests.support.payments import CENT, Shop
 
 
 def chance(seed: int) -> random.Random:
@@ -155,3 +157,19 @@ def test_a_message_that_comes_while_its_object_is_looked_at_is_not_lost(shop: Sh
     for _ in range(3):
         inbox.work_off(shop.market.ledger, Looking())  # type: ignore[arg-type]  # looks, no more
     assert looked == [Subject("payment", "pi_x")] * 2
+
+
+def test_the_job_of_reconciliation_looks_until_a_line_is_right(shop: Shop) -> None:
+    """A line that differs is found on its day, is open on the days after, and ends when right."""
+    shop.buy(shop.market.account("alice"), 5_000)
+    ledger, clock = shop.market.ledger, shop.market.clock
+    day, compare = clock() // 86_400 * 86_400, comparison_with(shop.gateway)
+    assert reconciliation.run(ledger, "processor", day, compare).is_clean
+    for passed, cents in enumerate((1, 0, 0, -1)):
+        clock.move_to(day + passed * 86_400 + 80_000)
+        with ledger.database.connect("owner", autocommit=True) as owner:
+            owner.execute("UPDATE processor_entries SET amount = amount + %s", [cents * CENT])
+        outcome = reconciliation.run(ledger, "processor", day + passed * 86_400, compare)
+        kinds = {one.kind for one in outcome.differences}
+        assert ("entry_differs" in kinds) == (cents >= 0)
+        assert outcome.is_clean == (cents < 0)
