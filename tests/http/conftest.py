@@ -35,10 +35,11 @@ class Api:
             ("audrey", "auditor"),
             ("root", "admin"),
         ]
-        for name, role in people:
-            self.accounts[name] = market.account(name, 100 * DOLLAR)
-            with market.ledger.unit() as unit:
-                self.keys[name] = accounts.create_key(unit, self.accounts[name], role)
+        with market.ledger.unit() as unit:
+            for name, role in people:
+                account = self.accounts[name] = accounts.ensure_account(unit, name)
+                accounts.deposit(unit, account, 100 * DOLLAR, f"opening-{account}")
+                self.keys[name] = accounts.create_key(unit, account, role)
 
     def __call__(
         self, who: str | None, method: str, path: str, body: Any = None, **headers: str

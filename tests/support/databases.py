@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ledger.projections.rebuild import SCRATCH, make_tables
+from ledger.projections.rebuild import SCRATCH, RebuildResult, check, compare, make_tables
 from ledger.store.database import SCHEMA, Connection, Database, migrate
 from ledger.store.embedded import EmbeddedPostgres
 
@@ -111,6 +111,21 @@ def open_database(dsn: str) -> Database:
         UnavailableError: The server does not answer.
     """
     return _kept[dsn] if dsn in _kept else Database.open(None, dsn)
+
+
+def rebuilt(dsn: str) -> RebuildResult:
+    """What a rebuild of the database at *dsn* finds; a kept one has the tables for it at hand."""
+    database = open_database(dsn)
+    if not isinstance(database, KeptDatabase):
+        with database:
+            return check(database)
+    snapshot, scratch = database.session("snapshot"), database.session("scratch")
+    empty(scratch, [SCRATCH])
+    try:
+        return compare(snapshot, scratch)
+    finally:
+        snapshot.rollback()
+        scratch.rollback()
 
 
 class Server:

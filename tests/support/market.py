@@ -10,7 +10,7 @@ from adapters.hostagent.reports import ReportChain, SealedReport, constant_block
 from ledger.domain.acknowledgement import ReportAnswer
 from ledger.domain.events import AnyFact, MachineSpec
 from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation, TickState
-from ledger.projections.rebuild import SCRATCH, RebuildResult, check, compare
+from ledger.projections.rebuild import RebuildResult
 from ledger.projections.runner import UsageRunner
 from ledger.services import accounts, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
@@ -18,7 +18,7 @@ from ledger.services.usage import SignedReport, UsageService
 from ledger.store.codec import decode_fact
 from ledger.store.log import read_facts
 from ledger.store.vault import Vault
-from tests.support.databases import KeptDatabase, empty, open_database
+from tests.support.databases import KeptDatabase, open_database, rebuilt
 
 START = 1_772_359_200
 """2026-03-01T10:00:00Z."""
@@ -31,6 +31,7 @@ class Market:
     def __init__(self, dsn: str, start: int = START) -> None:
         """Adopt the default rules at second *start*."""
         self.clock = SimulatedClock(start)
+        self._dsn = dsn
         database = open_database(dsn)
         self.ledger = Ledger(database, Vault(bytes(32)), self.clock)
         self.ledger.adopt_policy()
@@ -255,13 +256,4 @@ class Market:
     def rebuild(self) -> RebuildResult:
         """Rebuild all read models beside the live ones and compare."""
         self.project()
-        database = self.ledger.database
-        if not isinstance(database, KeptDatabase):
-            return check(database)
-        snapshot, scratch = database.session("snapshot"), database.session("scratch")
-        empty(scratch, [SCRATCH])
-        try:
-            return compare(snapshot, scratch)
-        finally:
-            snapshot.rollback()
-            scratch.rollback()
+        return rebuilt(self._dsn)
