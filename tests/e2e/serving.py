@@ -60,7 +60,7 @@ class Serving:
         self._owns_home = home is None
         self.home = home or self._folder / "home"
         self._workers = workers
-        if home is None and not is_untouched:
+        if not is_untouched and not self.home.exists():
             _copy(_prepared_home(), self.home)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -284,7 +284,7 @@ def _copy(source: Path, home: Path) -> None:
     """Copy the database of a home that nobody uses, with owners and rights."""
     home.mkdir()
     home.chmod(0o711)
-    subprocess.run(["cp", "-a", str(source / "postgres"), str(home)], check=True)
+    subprocess.run(["/bin/cp", "-a", str(source / "postgres"), str(home)], check=True)
 
 
 def free_port() -> int:
