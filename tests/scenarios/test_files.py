@@ -9,18 +9,26 @@ import pytest
 from adapters.simulation import world
 from adapters.simulation.scenario import run, run_files
 from adapters.simulation.scenario_file import read
-from tests.support.databases import rebuilt
+from ledger.services.ledger import Clock, Ledger
+from ledger.store.vault import Vault
+from tests.support.databases import open_database, rebuilt
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob("*.yaml"))
 
 
-@pytest.fixture(autouse=True)
-def _tables_for_rebuilds(monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
-    """A rebuild compares as ever, in tables that are there already: making them takes longest."""
+@pytest.fixture
+def _at_hand(monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
+    """Sessions, and tables for rebuilds, are there already: making them would take longest."""
+
+    def ledger(_: Path, *, url: str, clock: Clock) -> Ledger:
+        return Ledger(open_database(url), Vault(bytes(32)), clock)
+
+    monkeypatch.setattr(world.Ledger, "open", ledger)
     monkeypatch.setattr(world, "check", lambda _: rebuilt(dsn))
 
 
+@pytest.mark.usefixtures("_at_hand")
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_scenario_holds(dsn: str, path: Path) -> None:
     """Everything that the file expects is what the ledger says."""
