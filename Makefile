@@ -18,7 +18,7 @@ serve: $(STAMP) ## Run API, projections and jobs on the embedded database
 	@$(BIN)/gpuledger serve
 
 test: $(STAMP) ## Run the tests, in two processes
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(STAMP) ## Check lint, format, types and the arrows between packages
 	@$(BIN)/ruff check
@@ -32,6 +32,7 @@ bench: $(STAMP) ## Measure speed and size, write docs/performance.md
 
 soak: $(STAMP) ## Run the long tests that kill processes again and again
 	@$(BIN)/pytest -m soak
+	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile soak tests/property tests/unit
 
 clients: $(STAMP) ## Run other people's clients against the server (installs them once)
 	@$(BIN)/pytest -m clients

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import settings
 
 from tests.support.databases import Server
+from tests.support.examples import EVERYDAY, SOAK
 from tests.support.market import Market
 
-settings.register_profile("gpuledger", max_examples=60, deadline=None, print_blob=True)
+settings.register_profile("gpuledger", max_examples=EVERYDAY, deadline=None, print_blob=True)
+settings.register_profile("soak", settings.get_profile("gpuledger"), max_examples=SOAK)
 settings.load_profile("gpuledger")
 
 

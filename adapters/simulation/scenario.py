@@ -54,8 +54,12 @@ class Outcome:
         return not self.differences
 
 
-def run_files(files: list[Path], *, as_json: bool = False, keep: Path | None = None) -> int:
+def run_files(
+    files: list[Path], *, as_json: bool = False, keep: Path | None = None, url: str = ""
+) -> int:
     """Run each file on a fresh ledger and print what does not hold.
+
+    One file may be run in the empty database at *url*.
 
     Returns:
         0 when all hold, 1 when one does not, 2 when a file is not a valid scenario.
@@ -64,7 +68,7 @@ def run_files(files: list[Path], *, as_json: bool = False, keep: Path | None = N
     for path in files:
         try:
             home = _kept_home(keep, path, many=len(files) > 1)
-            outcome = run(read(path), home)
+            outcome = run(read(path), home, url=url)
         except ScenarioError as error:
             sys.stderr.write(f"error: {error}\n")
             code = 2

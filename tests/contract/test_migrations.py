@@ -47,9 +47,7 @@ def shape(dsn: str) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.fixture
 def old(server: Server) -> Iterator[str]:
     """An empty database."""
-    name = server.copy()
-    with psycopg.connect(name) as connection:
-        connection.execute("DROP SCHEMA ledger CASCADE")
+    name = server.blank()
     yield name
     server.drop(name)
 

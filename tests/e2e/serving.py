@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -42,12 +44,24 @@ class HostMachine(NamedTuple):
 class Serving:
     """One `gpuledger serve` on a free port; the port and the home outlive its processes."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        """Choose a port, and a new home unless *home* is given; nothing is started."""
+    def __init__(
+        self, home: Path | None = None, *, workers: int = 2, is_untouched: bool = False
+    ) -> None:
+        """Choose a port, and a new home unless *home* is given; nothing is started.
+
+        Args:
+            home: A folder that stays.
+            workers: Processes that answer; two, as the product has them, unless one will do.
+            is_untouched: Whether a new home is left for the program to fill; a database without a
+                row is there already otherwise, for making one takes longer than most tests.
+        """
         self._folder = Path(tempfile.mkdtemp(prefix="gl-e2e-"))
         self._folder.chmod(0o755)  # a server started by root runs as a user of its own
         self._owns_home = home is None
         self.home = home or self._folder / "home"
+        self._workers = workers
+        if not is_untouched and not self.home.exists():
+            _copy(_prepared_home(), self.home)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.admin_key = ""
@@ -94,6 +108,7 @@ class Serving:
                 [
                     *(sys.executable, "-m", "adapters.cli.main", "serve"),
                     *("--home", str(self.home), "--port", str(self.port)),
+                    *("--workers", str(self._workers)),
                 ],
                 cwd=ROOT,
                 env=environment,
@@ -252,6 +267,24 @@ class Serving:
     def database(self) -> Database:
         """The program's own database; the caller closes it."""
         return Database.open(None, EmbeddedPostgres(self.home).dsn, migrate=False)
+
+
+@functools.cache
+def _prepared_home() -> Path:
+    """A home whose database has its tables and nothing else, made once in each test process."""
+    folder = Path(tempfile.mkdtemp(prefix="gl-e2e-home-"))
+    folder.chmod(0o755)  # a server started by root runs as a user of its own
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    home = folder / "home"
+    Database.open(home, "").close()
+    return home
+
+
+def _copy(source: Path, home: Path) -> None:
+    """Copy the database of a home that nobody uses, with owners and rights."""
+    home.mkdir()
+    home.chmod(0o711)
+    subprocess.run(["/bin/cp", "-a", str(source / "postgres"), str(home)], check=True)
 
 
 def free_port() -> int:

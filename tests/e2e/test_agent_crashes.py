@@ -27,7 +27,7 @@ class Place:
     def __init__(self, seed: int) -> None:
         """Start everything; the network misbehaves as soon as the instance runs."""
         self.chance = random.Random(seed)  # noqa: S311 - when to kill, not a secret
-        self.serving = Serving()
+        self.serving = Serving(workers=1)
         self.serving.start()
         host = self.serving.person("hannah", "host")
         self.renter = self.serving.person("rita", "renter", "100")
@@ -101,7 +101,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     one.close()
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.soak)])
 def test_killing_the_agent_loses_and_doubles_nothing(place: Place, kills: int) -> None:
     """Whatever was sealed before a kill -9 is at the server once, and the instance goes on."""
     (before,) = place.agent.runtime().list()

@@ -149,6 +149,13 @@ def place() -> Iterator[Marketplace]:
     one.close()
 
 
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    """Give a server that nobody uses."""
+    with Serving() as one:
+        yield one
+
+
 def kill_workers(serving: Serving) -> None:
     """Kill the processes that answer; their parent starts others."""
     for pid in serving.workers():
@@ -182,8 +189,8 @@ def kill_everything(serving: Serving) -> None:
 
 
 ROUNDS = [
-    pytest.param([kill_workers, kill_workers, kill_all], id="program"),
-    pytest.param([kill_database, kill_everything, kill_database], id="database"),
+    pytest.param([kill_workers, kill_all], id="program"),
+    pytest.param([kill_database, kill_everything], id="database"),
 ]
 
 
@@ -199,9 +206,8 @@ def test_acknowledged_reports_survive_a_kill(
     place.tell()
 
 
-def test_dead_database_is_said_and_nothing_is_promised(place: Marketplace) -> None:
+def test_dead_database_is_said_and_nothing_is_promised(serving: Serving) -> None:
     """While the database is down every request is answered 503, and recovers without a restart."""
-    serving = place.serving
     os.kill(serving.background(), signal.SIGSTOP)  # nobody starts the database again
     stopped = serving.background()
     try:

@@ -20,7 +20,7 @@ class Place:
 
     def __init__(self) -> None:
         """Start everything."""
-        self.serving = Serving()
+        self.serving = Serving(workers=1)
         self.serving.start()
         self.host = self.serving.person("hannah", "host")
         self.rita = self.serving.person("rita", "renter", "100")

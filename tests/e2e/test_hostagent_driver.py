@@ -43,7 +43,7 @@ def kinds(reports: list[UsageReport]) -> set[str]:
 def test_a_gpu_that_falls_off_the_bus_ends_its_instance(folder: Path) -> None:
     """Utilisation is that of the driver, and a lost GPU stops the instance as the host's fault."""
     driver = {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML_CONTROL": str(folder / "control.txt")}
-    with Serving() as serving:
+    with Serving(workers=1) as serving:
         host = serving.person("hannah", "host")
         rita = serving.person("rita", "renter", "100")
         machine = serving.machine(host)

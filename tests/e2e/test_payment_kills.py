@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -17,12 +19,55 @@ from tests.support.payments import Shop, owe
 from tests.support.processors import StripeProcessor
 
 
+class Payers:
+    """Starts paying processes, one after the other."""
+
+    def __init__(self) -> None:
+        """Start what they are forked from."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.paying"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid: Future[int] = Future()
+
+    def run(self, dsn: str, url: str, second: int) -> int:
+        """One process, to its end; returns the exit code. Its id is in `pid` from its start on."""
+        self.pid = Future()
+        given, printed = self._process.stdin, self._process.stdout
+        assert given is not None
+        assert printed is not None
+        given.write(f"{dsn}\t{url}\t{second}\n")
+        given.flush()
+        self.pid.set_result(int(printed.readline()))
+        line = printed.readline()
+        code = int(printed.readline() if line == "done\n" else line)
+        assert (line == "done\n") == (code == 0)
+        return code
+
+    def kill(self) -> None:
+        """`kill -9` of the process that runs; returns when it is gone."""
+        pid = self.pid.result(60)
+        gone = os.pidfd_open(pid)
+        try:
+            os.kill(pid, signal.SIGKILL)
+            select.select([gone], [], [], 60)
+        finally:
+            os.close(gone)
+
+    def close(self) -> None:
+        """End what they are forked from."""
+        self._process.communicate(timeout=60)
+
+
 class Killing:
     """A marketplace whose paying process can be killed while the processor is asked."""
 
-    def __init__(self, market: Market, dsn: str) -> None:
+    def __init__(self, market: Market, dsn: str, payers: Payers) -> None:
         """Begin with nothing to pay."""
         self.dsn = dsn
+        self.payers = payers
         self.market = market
         self.stripe = StripeProcessor(market.clock)
         self.shop = Shop(market, self.stripe)
@@ -30,31 +75,29 @@ class Killing:
     def run(self, path: str | None = None, when: str = "before") -> int:
         """One run in a process of its own; killed at the first request to *path*, if given."""
         self.market.clock.move_to(self.market.clock() + 60)
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.support.paying"),
-                *(self.dsn, self.stripe.server.url, str(self.market.clock())),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
 
         def kill(method: str, asked: str, stage: str) -> None:
             if (method, asked, stage) == ("POST", path, when):
-                os.kill(process.pid, signal.SIGKILL)
-                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                self.payers.kill()
 
         self.stripe.server.on_request = kill
-        out, _ = process.communicate(timeout=120)
+        code = self.payers.run(self.dsn, self.stripe.server.url, self.market.clock())
         self.stripe.server.on_request = lambda *_: None
-        assert (out == "done\n") == (process.returncode == 0)
-        return process.returncode
+        return code
+
+
+@pytest.fixture(scope="module")
+def payers() -> Iterator[Payers]:
+    """Where the processes come from."""
+    one = Payers()
+    yield one
+    one.close()
 
 
 @pytest.fixture
-def killing(market: Market, dsn: str) -> Iterator[Killing]:
+def killing(market: Market, dsn: str, payers: Payers) -> Iterator[Killing]:
     """A fresh marketplace."""
-    one = Killing(market, dsn)
+    one = Killing(market, dsn, payers)
     yield one
     one.stripe.close()
 

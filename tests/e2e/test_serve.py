@@ -35,7 +35,7 @@ def amounts(page: dict[str, Any], name: str) -> Decimal:
 
 def test_first_start_prints_an_admin_key_and_the_second_does_not() -> None:
     """Only the first start on a home shows a key, and that key still opens the API after it."""
-    with Serving() as serving:
+    with Serving(is_untouched=True) as serving:
         assert serving.outputs[0].count("glk_") == 1
         first = serving.admin_key
         assert serving.call("GET", "/v1/me")["role"] == "admin"
@@ -132,23 +132,22 @@ def test_occupied_port_is_refused_before_anything_is_touched(serving: Serving) -
     assert not (serving.home / "other").exists()
 
 
-def test_server_of_a_killed_parent_frees_its_port() -> None:
+def test_server_of_a_killed_parent_frees_its_port(serving: Serving) -> None:
     """When only the parent is killed, workers and background process end by themselves."""
-    with Serving() as serving:
-        assert serving.process is not None
-        children = [pid for pid in serving.processes() if pid != serving.process.pid]
-        assert len(children) == len(serving.workers()) + 1
-        serving.process.kill()
-        serving.process.wait()
+    assert serving.process is not None
+    children = [pid for pid in serving.processes() if pid != serving.process.pid]
+    assert len(children) == len(serving.workers()) + 1
+    serving.process.kill()
+    serving.process.wait()
 
-        def is_free() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", serving.port)) != 0
+    def is_free() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", serving.port)) != 0
 
-        wait_for(is_free, 10, "the port to be free")
-        serving.start()
-        assert not set(children) & set(serving.processes())
-        assert serving.call("GET", "/v1/me")["role"] == "admin"
+    wait_for(is_free, 10, "the port to be free")
+    serving.start()
+    assert not set(children) & set(serving.processes())
+    assert serving.call("GET", "/v1/me")["role"] == "admin"
 
 
 def test_killed_background_process_is_started_again(serving: Serving) -> None:

@@ -177,7 +177,7 @@ class Bazaar:
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
     """One server and two hosts for all tests here."""
-    with Serving() as serving:
+    with Serving(workers=1) as serving:
         both = Hosts(serving)
         try:
             yield both

@@ -68,7 +68,7 @@ def test_an_outbid_training_run_ends_bit_equal_to_an_uninterrupted_one(
         "args": [sys.executable, str(program), *command(store, *pace)[2:]],
         "env": ENVIRONMENT,
     }
-    with Serving() as serving:
+    with Serving(workers=1) as serving:
         host = serving.person("hannah", "host")
         rita, otto = (serving.person(name, "renter", "100") for name in ("rita", "otto"))
         machine = serving.machine(host)

@@ -252,7 +252,7 @@ def test_a_renter_is_told_what_happens_though_the_job_is_killed(
 ) -> None:
     """`gpuledger serve` sends what a renter asked for; killed in the middle, it sends it again."""
     monkeypatch.setenv(REACH_VARIABLE, "loopback")
-    with Serving() as serving, Receiver() as receiver:
+    with Serving(workers=1) as serving, Receiver() as receiver:
         renter = serving.person("rita", "renter", "100")
         made = serving.call(
             "POST", "/v1/webhooks", {"url": receiver.url, "codes": ["created"]}, key=renter

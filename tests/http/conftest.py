@@ -15,6 +15,7 @@ from adapters.hostagent.reports import SealedReport
 from adapters.http.app import attach, build_app
 from ledger.domain.events import Role
 from ledger.services import accounts
+from tests.support.databases import Server
 from tests.support.market import DOLLAR, Market
 
 
@@ -35,10 +36,11 @@ class Api:
             ("audrey", "auditor"),
             ("root", "admin"),
         ]
-        for name, role in people:
-            self.accounts[name] = market.account(name, 100 * DOLLAR)
-            with market.ledger.unit() as unit:
-                self.keys[name] = accounts.create_key(unit, self.accounts[name], role)
+        with market.ledger.unit() as unit:
+            for name, role in people:
+                account = self.accounts[name] = accounts.ensure_account(unit, name)
+                accounts.deposit(unit, account, 100 * DOLLAR, f"opening-{account}")
+                self.keys[name] = accounts.create_key(unit, account, role)
 
     def __call__(
         self, who: str | None, method: str, path: str, body: Any = None, **headers: str
@@ -65,6 +67,28 @@ class Api:
 def app() -> Litestar:
     """The routes, built once: that takes longer than most tests."""
     return build_app()
+
+
+@pytest.fixture(scope="package")
+def _standing(app: Litestar, server: Server) -> Iterator[Api]:
+    """One market with a listed machine and everybody's keys, made once."""
+    dsn = server.copy()
+    market = Market(dsn)
+    market.machine()
+    yield Api(market, TestClient(app))
+    market.close()
+    server.drop(dsn)
+
+
+@pytest.fixture
+def still(app: Litestar, _standing: Api) -> Iterator[Api]:
+    """The API on a market that stands from test to test, for what must change nothing at all."""
+    before = _standing.market.head()
+    attach(app, _standing.market.ledger, _standing.market.usage)
+    with TestClient(app) as client:
+        _standing.client = client
+        yield _standing
+    assert _standing.market.head() == before
 
 
 @pytest.fixture

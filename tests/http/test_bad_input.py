@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ledger.services import machines
 from tests.http.conftest import Api
 from tests.http.test_access import concrete, paths
+from tests.support.examples import examples
 from tests.support.volumes import create, offer
 
 SQL = "'; DROP TABLE events; --"
@@ -697,7 +698,7 @@ def _requests(draw: st.DrawFn) -> tuple[str, str, Any]:
 
 
 @settings(
-    max_examples=300,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(request=_requests())

@@ -12,6 +12,7 @@ from adapters.hostagent.reports import ReportChain, SealedReport, block
 from ledger.domain.usage import TickState
 from ledger.projections.runner import UsageRunner
 from tests.support.databases import Server
+from tests.support.examples import examples
 from tests.support.market import DOLLAR, START, Market
 
 SECONDS = 7_300
@@ -116,7 +117,7 @@ _SIZES = st.lists(st.sampled_from([7, 60, 61, 120, 299, 300]), min_size=1, max_s
 
 
 @settings(
-    max_examples=8,
+    max_examples=examples(4),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

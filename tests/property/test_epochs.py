@@ -9,6 +9,7 @@ from adapters.hostagent.reports import ReportChain, constant_block
 from ledger.domain.usage import Observation, TickState
 from ledger.projections.runner import UsageRunner
 from tests.support.databases import Server
+from tests.support.examples import examples
 from tests.support.market import DOLLAR, START, Market
 
 SPAN = 400
@@ -29,7 +30,7 @@ _REPORTS = st.lists(
 
 
 @settings(
-    max_examples=20,
+    max_examples=examples(8),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

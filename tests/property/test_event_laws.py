@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.domain.events import AnyFact, Fact, second_of, topic_of
 from ledger.store.codec import decode_fact, encode_fact
+from tests.support.examples import examples
 
 KINDS: tuple[type[Fact], ...] = get_args(AnyFact)
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
@@ -58,7 +59,7 @@ def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_any_fact_survives_the_log(kind: type[Fact], data: st.DataObject) -> None:
     """LEDG-03, LEDG-08: decode(encode(fact)) == fact, and the same fact is the same bytes."""
     fact = data.draw(structs(kind))

@@ -17,6 +17,7 @@ from ledger.services import accounts, rentals, volume_offers, volumes
 from ledger.services.questions.balances import trial_balance
 from ledger.services.volumes import Mount, NewVolume
 from tests.support.databases import Server
+from tests.support.examples import examples
 from tests.support.market import DOLLAR, Market
 
 GPU = 333_333_333
@@ -312,7 +313,7 @@ def test_the_system_is_what_the_model_says(server: Server) -> None:
     run_state_machine_as_test(
         Business,
         settings=settings(
-            max_examples=10,
+            max_examples=examples(6),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

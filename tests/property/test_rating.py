@@ -15,6 +15,7 @@ from ledger.domain.events import CheckJudged, CheckReclassified
 from ledger.domain.ids import machine_stream
 from ledger.domain.reliability import Result, Severity, slot_of
 from tests.support.databases import Server
+from tests.support.examples import examples
 from tests.support.market import Market
 from tests.support.trust import checks_of, rating, standing
 
@@ -53,7 +54,7 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int, Verdict, bool, bool]]:
 
 @given(history=histories(), seed=st.integers(0, 2**16))
 @settings(
-    max_examples=40,
+    max_examples=examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.generate],  # every step of a shorter example would be a machine more

@@ -21,6 +21,7 @@ from ledger.domain.reliability import (
     slot_start,
     worst,
 )
+from tests.support.examples import examples
 
 DAY = 86_400
 START = 1_798_761_600
@@ -179,7 +180,7 @@ def in_maintenance(windows: list[tuple[int, int]], slot: int) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(windows=windows, now=st.integers(START, START + 140 * DAY))
 def test_at_most_eight_hours_of_any_thirty_days_are_excluded(
     windows: list[tuple[int, int]], now: int

@@ -23,6 +23,7 @@ from ledger.projections.usage.state import Meter
 from ledger.services import accounts, rentals, top_up
 from ledger.services.top_up import Consent, amount_needed
 from tests.support.databases import Server
+from tests.support.examples import examples
 from tests.support.market import DOLLAR, Market
 from tests.support.safety import UNWATCHED, act_until, notices, started
 
@@ -182,7 +183,7 @@ def test_a_renter_is_safe_whatever_happens(server: Server) -> None:
     Renter.server = server
     machine = Renter.TestCase
     machine.settings = settings(
-        max_examples=6,
+        max_examples=examples(4),
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

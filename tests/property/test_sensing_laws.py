@@ -12,6 +12,7 @@ from adapters.hostagent.sensing.clocks import HostTime
 from adapters.hostagent.sensing.seconds import Bytes, Course
 from adapters.hostagent.sensing.ticks import TickBook
 from adapters.hostagent.sensing.traffic import Counter, advance
+from tests.support.examples import examples
 from tests.support.senses import SECOND_NS, START, MachineClock
 
 MS = 1_000_000
@@ -139,7 +140,7 @@ _TROUBLES = st.tuples(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(_TROUBLES, min_size=10, max_size=30))
 def test_an_hour_of_clock_chaos_uses_no_second_twice(
     troubles: list[tuple[Trouble, int, bool, int]],

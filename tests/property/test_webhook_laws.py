@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ledger.services import webhooks
 from ledger.services.webhooks import Delivery
 from tests.support.databases import Server
+from tests.support.examples import examples
 from tests.support.market import START, Market
 from tests.support.webhooks import claim, event_of, fail, queue, register, take, tell
 
@@ -29,7 +30,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_event_is_sent_until_it_is_taken(
     server: Server, steps: list[tuple[str, Any]]
 ) -> None:

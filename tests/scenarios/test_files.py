@@ -6,18 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from adapters.simulation import world
 from adapters.simulation.scenario import run, run_files
 from adapters.simulation.scenario_file import read
+from ledger.services.ledger import Clock, Ledger
+from ledger.store.vault import Vault
+from tests.support.databases import open_database, rebuilt
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob("*.yaml"))
 
 
-@pytest.fixture(autouse=True)
-def _small_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPULEDGER_SHARED_BUFFERS", "128MB")
+@pytest.fixture
+def _at_hand(monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
+    """Sessions, and tables for rebuilds, are there already: making them would take longest."""
+
+    def ledger(_: Path, *, url: str, clock: Clock) -> Ledger:
+        return Ledger(open_database(url), Vault(bytes(32)), clock)
+
+    monkeypatch.setattr(world.Ledger, "open", ledger)
+    monkeypatch.setattr(world, "check", lambda _: rebuilt(dsn))
 
 
+@pytest.mark.usefixtures("_at_hand")
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_scenario_holds(dsn: str, path: Path) -> None:
     """Everything that the file expects is what the ledger says."""
@@ -48,24 +59,24 @@ steps:
     ],
 )
 def test_mistakes_name_file_line_and_what_was_meant(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: int, meant: str
+    dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: int, meant: str
 ) -> None:
     """A file that is no scenario ends with exit code 2, its line, and a hint."""
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
-    assert run_files([path]) == 2
+    assert run_files([path], url=dsn) == 2
     error = capsys.readouterr().err
     assert f"{path}:{line}: " in error
     assert meant in error
 
 
 def test_a_wrong_expectation_is_shown_and_ends_with_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each difference shows what, expected and actual; the exit code is 1."""
     path = tmp_path / "wrong.yaml"
     path.write_text(HEAD + "expect: {balances: {alice: '11'}}\n")
-    assert run_files([path]) == 1
+    assert run_files([path], url=dsn) == 1
     shown = capsys.readouterr().out
     assert "balances.alice" in shown
     assert "expected 11" in shown

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
 from ledger.services import maintenance, policies, rentals
+from tests.support.examples import examples
 from tests.support.market import DOLLAR, START, Market
 from tests.support.operations import DAY, HOUR, at, told, topics
 
@@ -74,7 +75,7 @@ def test_windows_of_one_machine_never_overlap(market: Market) -> None:
     assert market.rebuild().equal
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.integers(0, 200), st.integers(1, 60), st.booleans()), min_size=2, max_size=12

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import outages, policies
 from ledger.services.outages import FRESH_SECONDS
+from tests.support.examples import examples
 from tests.support.market import START, Market
 from tests.support.operations import at, locations, say, topics
 
@@ -226,7 +227,7 @@ def naive(words: list[tuple[int, int, bool]], needed: int) -> list[tuple[int, in
     return [*found, (begun, None)] if begun is not None else found
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.integers(0, 70), st.integers(0, 4), st.sampled_from((True, True, False))),

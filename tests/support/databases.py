@@ -1,7 +1,8 @@
 """One PostgreSQL per test process, one migrated template, one fresh copy per test that needs one.
 
 Making a database of a hundred tables takes longer than most tests. So one that a test is done with
-is emptied and handed out again; one whose tables a test has changed is dropped.
+is emptied and handed out again; one whose tables a test has changed is dropped. For the same reason
+its sessions outlive the test: PostgreSQL reads the catalogue anew in each new one, and plans anew.
 """
 
 from __future__ import annotations
@@ -11,26 +12,27 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any, Literal
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ledger.projections.rebuild import SCRATCH, make_tables
-from ledger.store.database import migrate
+from ledger.projections.rebuild import SCRATCH, RebuildResult, check, compare, make_tables
+from ledger.store.database import SCHEMA, Connection, Database, migrate
 from ledger.store.embedded import EmbeddedPostgres
 
 _TEMPLATE = "gpuledger_template"
 _FILLED = (
-    "SELECT c.oid::regclass::text, pg_relation_size(c.oid) FROM pg_class c"
+    "SELECT format('%%I.%%I', n.nspname, c.relname), pg_relation_size(c.oid) FROM pg_class c"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ANY(%s)"
     " AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0 ORDER BY 1"
 )
 _SHAPE = (
     "SELECT md5(string_agg(format('%s %s %s %s', n.nspname, c.relname, c.relkind, c.relacl), ','"
     " ORDER BY n.nspname, c.relname))"
-    " || (SELECT md5(string_agg(format('%s %s %s', attrelid::regclass, attname, atttypid), ','"
-    "     ORDER BY attrelid::regclass::text, attnum)) FROM pg_attribute a"
+    " || (SELECT md5(string_agg(format('%s %s %s %s', n.nspname, c.relname, attname, atttypid), ','"
+    "     ORDER BY n.nspname, c.relname, attnum)) FROM pg_attribute a"
     "     JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
     "     WHERE n.nspname IN ('ledger', 'pristine') AND attnum > 0)"
     " || (SELECT coalesce(string_agg(nspname, ',' ORDER BY nspname), '') FROM pg_namespace"
@@ -39,6 +41,91 @@ _SHAPE = (
     " WHERE n.nspname !~ '^(pg_|information_schema)'"
 )
 _SMALL_BYTES = 65_536
+_STRANGERS = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity a WHERE datname = %s"
+    " AND (application_name <> %s OR state <> 'idle' OR EXISTS (SELECT FROM pg_locks l"
+    " WHERE l.pid = a.pid AND locktype = 'advisory'))"
+)
+_KEPT = "gpuledger-kept"
+# Nothing here has to outlive the machine: no test cuts its power, and a killed process, also a
+# killed server, loses nothing that it gave to the operating system.
+_HASTY = ("fsync", "full_page_writes", "synchronous_commit")
+
+Session = Literal["questions", "snapshot", "scratch"]
+
+
+class KeptDatabase(Database):
+    """One copy, whose sessions are handed to one test after another.
+
+    Who is done with it says `close` as ever; only the server that made it ends it.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        """Use the copy at *dsn*; nothing is connected yet."""
+        super().__init__(dsn)
+        self.service_dsn = make_conninfo(self.service_dsn, application_name=_KEPT)
+        self._sessions: dict[Session, Connection] = {}
+
+    def session(self, name: Session) -> Connection:
+        """The session of this name, which nobody closes: one for questions, two for rebuilds."""
+        found = self._sessions.get(name)
+        if found is None or found.closed:
+            options: dict[str, Any] = {"application_name": _KEPT}
+            if name == "questions":
+                found = self.connect(autocommit=True, **options)
+            else:
+                schema = SCRATCH if name == "scratch" else SCHEMA
+                found = self.connect("owner", schema, **options)
+            self._sessions[name] = found
+        return found
+
+    def rest(self) -> None:
+        """Leave no transaction and no setting of the last test behind."""
+        for name in list(self._sessions):
+            one = self.session(name)
+            try:
+                one.rollback()
+                one.execute("RESET ALL")
+                one.execute("UNLISTEN *")
+                one.commit()
+            except psycopg.OperationalError:
+                one.close()  # The test has ended it; the next one takes another.
+
+    def close(self) -> None:
+        """Keep everything for the next test."""
+
+    def end(self) -> None:
+        """Close every session."""
+        for one in self._sessions.values():
+            one.close()
+        super().close()
+
+
+_kept: dict[str, KeptDatabase] = {}
+
+
+def open_database(dsn: str) -> Database:
+    """The database at *dsn*, in the shape of this program; a kept one where a server handed it out.
+
+    Raises:
+        UnavailableError: The server does not answer.
+    """
+    return _kept[dsn] if dsn in _kept else Database.open(None, dsn)
+
+
+def rebuilt(dsn: str) -> RebuildResult:
+    """What a rebuild of the database at *dsn* finds; a kept one has the tables for it at hand."""
+    database = open_database(dsn)
+    if not isinstance(database, KeptDatabase):
+        with database:
+            return check(database)
+    snapshot, scratch = database.session("snapshot"), database.session("scratch")
+    empty(scratch, [SCRATCH])
+    try:
+        return compare(snapshot, scratch)
+    finally:
+        snapshot.rollback()
+        scratch.rollback()
 
 
 class Server:
@@ -52,6 +139,10 @@ class Server:
         self._postgres = EmbeddedPostgres(self.home)
         self._dsn = self._postgres.start()
         self._names = itertools.count(1)
+        self._session = psycopg.connect(self._dsn, autocommit=True)
+        for setting in _HASTY:
+            self._admin(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+        self._session.execute("SELECT pg_reload_conf()")
         self._admin(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
         migrate(self.dsn(_TEMPLATE))
         with psycopg.connect(self.dsn(_TEMPLATE)) as connection:
@@ -59,6 +150,7 @@ class Server:
             _remember(connection)
             self._shape = _shape(connection)
         self._clean: list[str] = []
+        self._made: set[str] = set()
 
     @property
     def postmaster_pid(self) -> int:
@@ -79,53 +171,71 @@ class Server:
                 sql.Identifier(name), sql.Identifier(_TEMPLATE)
             )
         )
+        dsn = self.dsn(name)
+        _kept[dsn] = KeptDatabase(dsn)
+        self._made.add(dsn)
+        return dsn
+
+    def blank(self) -> str:
+        """A database that holds nothing at all; returns the owner's DSN."""
+        name = f"test_{next(self._names)}"
+        self._admin(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return self.dsn(name)
 
     def drop(self, dsn: str) -> None:
-        """Take a copy back, whoever is still connected."""
-        name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+        """Take a database back, whoever is still connected."""
+        name = str(conninfo_to_dict(dsn)["dbname"])
+        kept = _kept.get(dsn)
+        if kept is None:
+            self._admin(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            return
         try:
-            is_clean = self._empty(name)
+            self._session.execute(_STRANGERS, [name, _KEPT])
+            kept.rest()
+            is_clean = self._empty(kept.session("snapshot"))
         except psycopg.Error:
             is_clean = False
         if is_clean:
             self._clean.append(name)
         else:
+            _kept.pop(dsn).end()
             self._admin(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
-    def _empty(self, name: str) -> bool:
+    def _empty(self, connection: Connection) -> bool:
         """Make a database what the template is; False when a test has changed its tables."""
-        with psycopg.connect(self._dsn, autocommit=True) as connection:
+        if _shape(connection) != self._shape:
+            return False
+        # What is refused to everybody, to change the log, is what must happen here.
+        connection.execute("SET LOCAL session_replication_role = replica")
+        _delete(connection, ["ledger", SCRATCH])
+        for (table,) in connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'pristine'"
+        ).fetchall():
             connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s",
-                [name],
+                f"INSERT INTO ledger.{table} SELECT * FROM pristine.{table}"  # noqa: S608 - own
             )
-        with psycopg.connect(self.dsn(name)) as connection:
-            if _shape(connection) != self._shape:
-                return False
-            # What is refused to everybody, to change the log, is what must happen here.
-            connection.execute("SET session_replication_role = replica")
-            empty(connection, ["ledger", SCRATCH])
-            for (table,) in connection.execute(
-                "SELECT tablename FROM pg_tables WHERE schemaname = 'pristine'"
-            ).fetchall():
-                connection.execute(
-                    f"INSERT INTO ledger.{table} SELECT * FROM pristine.{table}"  # noqa: S608 - own
-                )
+        connection.commit()
         return True
 
     def stop(self) -> None:
         """Stop the server and remove its files."""
+        for dsn in self._made & _kept.keys():
+            _kept.pop(dsn).end()
+        self._session.close()
         self._postgres.stop()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _admin(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self._dsn, autocommit=True) as connection:
-            connection.execute(statement)
+        self._session.execute(statement)
 
 
-def empty(connection: psycopg.Connection, schemas: list[str]) -> None:
-    """Delete every row of the tables of these schemas."""
+def empty(connection: Connection, schemas: list[str]) -> None:
+    """Delete every row of the tables of these schemas, and commit that."""
+    _delete(connection, schemas)
+    connection.commit()
+
+
+def _delete(connection: Connection, schemas: list[str]) -> None:
     large = []
     for table, size in connection.execute(_FILLED, [schemas]).fetchall():
         if size > _SMALL_BYTES:
@@ -134,10 +244,9 @@ def empty(connection: psycopg.Connection, schemas: list[str]) -> None:
             connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names of tables
     if large:
         connection.execute(f"TRUNCATE {', '.join(large)}")
-    connection.commit()
 
 
-def _remember(connection: psycopg.Connection) -> None:
+def _remember(connection: Connection) -> None:
     """Keep a copy of what a migrated database holds."""
     connection.execute("CREATE SCHEMA pristine")
     for table, _ in connection.execute(_FILLED, [["ledger"]]).fetchall():
@@ -146,7 +255,7 @@ def _remember(connection: psycopg.Connection) -> None:
     connection.commit()
 
 
-def _shape(connection: psycopg.Connection) -> str:
+def _shape(connection: Connection) -> str:
     """Tables, columns and rights, as one text that changes with them."""
     row = connection.execute(_SHAPE).fetchone()
     assert row is not None

@@ -10,16 +10,15 @@ from adapters.hostagent.reports import ReportChain, SealedReport, constant_block
 from ledger.domain.acknowledgement import ReportAnswer
 from ledger.domain.events import AnyFact, MachineSpec
 from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation, TickState
-from ledger.projections.rebuild import SCRATCH, RebuildResult, compare
+from ledger.projections.rebuild import RebuildResult
 from ledger.projections.runner import UsageRunner
 from ledger.services import accounts, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.codec import decode_fact
-from ledger.store.database import Database
 from ledger.store.log import read_facts
 from ledger.store.vault import Vault
-from tests.support.databases import empty
+from tests.support.databases import KeptDatabase, open_database, rebuilt
 
 START = 1_772_359_200
 """2026-03-01T10:00:00Z."""
@@ -32,16 +31,23 @@ class Market:
     def __init__(self, dsn: str, start: int = START) -> None:
         """Adopt the default rules at second *start*."""
         self.clock = SimulatedClock(start)
-        self.ledger = Ledger(Database.open(None, dsn), Vault(bytes(32)), self.clock)
+        self._dsn = dsn
+        database = open_database(dsn)
+        self.ledger = Ledger(database, Vault(bytes(32)), self.clock)
         self.ledger.adopt_policy()
         self.usage = UsageService(self.ledger)
         self.runner = UsageRunner()
-        self.connection = self.ledger.database.connect(autocommit=True)
+        self.connection = (
+            database.session("questions")
+            if isinstance(database, KeptDatabase)
+            else database.connect(autocommit=True)
+        )
         self.chains: dict[int, ReportChain] = {}
 
     def close(self) -> None:
-        """Close every connection."""
-        self.connection.close()
+        """Close every connection, but those that the next test takes over."""
+        if not isinstance(self.ledger.database, KeptDatabase):
+            self.connection.close()
         self.usage.close()
         self.ledger.close()
 
@@ -250,10 +256,4 @@ class Market:
     def rebuild(self) -> RebuildResult:
         """Rebuild all read models beside the live ones and compare."""
         self.project()
-        database = self.ledger.database
-        with (
-            database.connect("owner") as snapshot,
-            database.connect("owner", schema=SCRATCH) as scratch,
-        ):
-            empty(scratch, [SCRATCH])
-            return compare(snapshot, scratch)
+        return rebuilt(self._dsn)

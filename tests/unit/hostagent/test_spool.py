@@ -25,6 +25,7 @@ from adapters.hostagent.reports import ReportChain, SealedReport
 from adapters.hostagent.spool import SqliteSpool
 from ledger.domain.usage import GENESIS_HASH, body_hash, decode_report
 from ledger.errors import ConflictError, UnavailableError
+from tests.support.examples import examples
 from tests.unit.hostagent.server import IDENTITY, START, FakeLedger
 
 MACHINE = 4001
@@ -301,7 +302,7 @@ class SpoolLaws(RuleBasedStateMachine):
 
 
 TestSpoolLaws = SpoolLaws.TestCase
-TestSpoolLaws.settings = settings(max_examples=20, deadline=None)
+TestSpoolLaws.settings = settings(max_examples=examples(10), deadline=None)
 
 _SEALING = """
 import sys
@@ -316,7 +317,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("rounds", [8, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.soak)])
 def test_kill_loses_no_committed_report_and_leaves_no_gap(path: Path, rounds: int) -> None:
     """After kill -9 at random moments every told number is there, each with its own state."""
     chance = random.Random(20270102)  # noqa: S311 - when to kill, not a secret
