@@ -31,15 +31,25 @@ _DISK_MAX: Final = 2**31 - 1
 
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 _Words = Annotated[str, Meta(max_length=65_536, pattern=r"^[^\x00]*\Z")]
+_Link = Annotated[str, Meta(max_length=2_048, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a version says: its name, what it is for, the disk it recommends, what it starts."""
+    """What a version says: its name, what it is for, the disk it recommends, what it starts.
+
+    Clients keep four texts more with it, which nothing here reads: `href`, a page about it; `repo`,
+    where its source lies; `docker_login_repo`, the registry that its image comes from; and
+    `extra_filters`, JSON of a search for offers that suit it.
+    """
 
     name: Name
     launch: LaunchConfig
     description: _Words = ""
     recommended_disk_gb: Annotated[int, Meta(ge=1, le=_DISK_MAX)] | None = None
+    href: _Link | None = None
+    repo: _Link | None = None
+    docker_login_repo: _Link | None = None
+    extra_filters: _Words | None = None
 
 
 class TemplateVersion(NamedTuple):

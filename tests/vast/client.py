@@ -57,11 +57,14 @@ class Runner:
     ) -> None:
         self._process.communicate(timeout=_TIMEOUT_SECONDS)
 
-    def __call__(self, environment: dict[str, str], request: dict[str, Any]) -> Printed:
-        """One run."""
+    def __call__(
+        self, environment: dict[str, str], program: Path, *words: str, stdin: str = ""
+    ) -> Printed:
+        """Run a Python program of the client's environment."""
+        request = {"program": str(program), "argv": [program.name, *words], "stdin": stdin}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        line = json.dumps({"script": None, "stdin": "", "environment": environment, **request})
+        line = json.dumps({"environment": environment, **request})
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
         return Printed(**json.loads(self._process.stdout.readline()))
@@ -73,7 +76,7 @@ class Client:
     def __init__(self, runner: Runner, home: Path, url: str, key: str | None) -> None:
         """Let *runner* run the client, which keeps its files in *home*."""
         home.mkdir(parents=True, exist_ok=True)
-        self._runner = runner
+        self._runner, self._home = runner, home
         self._environment = surroundings(runner.programs, home, url, key)
         self.ran: list[tuple[str, ...]] = []
         """The words of every command so far."""
@@ -81,7 +84,8 @@ class Client:
     def __call__(self, *words: str, stdin: str = "") -> Printed:
         """Run one command."""
         self.ran.append(words)
-        return self._runner(self._environment, {"argv": ["vastai", *words], "stdin": stdin})
+        program = self._runner.programs / "vastai"
+        return self._runner(self._environment, program, *words, stdin=stdin)
 
     def raw(self, *words: str, stdin: str = "") -> Any:
         """What one command prints with `--raw`."""
@@ -89,7 +93,9 @@ class Client:
 
     def python(self, script: str) -> Printed:
         """Run a script with the SDK of the same package."""
-        return self._runner(self._environment, {"argv": ["-c"], "script": script})
+        program = self._home / "script.py"
+        program.write_text(script)
+        return self._runner(self._environment, program)
 
     def process(self, script: str) -> Printed:
         """Run a script in a process of its own, which finds the client on its path."""

@@ -1,10 +1,10 @@
 """Runs the client's own console script again and again without its start-up.
 
 A program of the client's environment, which it alone imports anything of: nothing of the ledger.
-One line of JSON on standard input is one run (`argv`, `environment`, `stdin`; or a `script` of the
-SDK's), one line on standard output what it left (`code`, `out`, `err`). The libraries under the
-client are imported once. Each run is a fork that imports the client's own modules afresh, because
-those read home, server and key while they are imported, and ends as the program would have.
+One line of JSON on standard input is one run (`program`, `argv`, `environment`, `stdin`), one line
+on standard output what it left (`code`, `out`, `err`). The libraries under the client are imported
+once. Each run is a fork that imports the client's own modules afresh, because those read home,
+server and key while they are imported, and ends as the program would have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import signal
 import sys
 import tempfile
 import traceback
-from pathlib import Path
 from typing import IO, Any, NoReturn
 
 PACKAGE = "vastai"
@@ -83,7 +82,7 @@ def run(request: dict[str, Any], given: IO[bytes], out: IO[bytes], err: IO[bytes
     for number, file in enumerate((given, out, err)):
         os.dup2(file.fileno(), number)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, encoding="utf-8", closefd=False)
+        os.fdopen(number, mode, encoding="utf-8", closefd=False)
         for number, mode in enumerate(("r", "w", "w"))
     )
     os.environ.clear()
@@ -92,14 +91,11 @@ def run(request: dict[str, Any], given: IO[bytes], out: IO[bytes], err: IO[bytes
     code = 1
     try:
         sys.argv = request["argv"]
-        if request["script"] is None:
-            runpy.run_path(str(Path(sys.executable).with_name(PACKAGE)), run_name="__main__")
-        else:
-            exec(compile(request["script"], "<script>", "exec"), {"__name__": "__main__"})
+        runpy.run_path(request["program"], run_name="__main__")
         code = 0
     except SystemExit as end:
         code = ended(end.code)
-    except BaseException:  # noqa: BLE001 - whatever it is, an interpreter prints it and ends with 1
+    except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
