@@ -107,6 +107,7 @@ def surroundings(programs: Path, home: Path, url: str, key: str | None) -> dict[
     found = {
         "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
         "HOME": str(home),
+        "TMPDIR": str(home),
         "VAST_URL": url,
         "VASTAI_NO_UPDATE_CHECK": "1",
         "COLUMNS": "400",
