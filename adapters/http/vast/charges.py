@@ -10,7 +10,7 @@ from litestar import Response
 
 from adapters.http.vast.call import ANYONE, Caller, endpoint
 from adapters.http.vast.errors import Refusal
-from adapters.http.vast.windows import limit_of, page, window
+from adapters.http.vast.windows import limit_of, page, require_columns, window
 from adapters.http.vast.wire import Json, keys_of, money
 from ledger.domain.money import BYTES_PER_GB, SECONDS_PER_HOUR, format_dollars
 from ledger.services.questions import daily_charges
@@ -33,6 +33,7 @@ async def charges(call: Caller) -> Response[Any]:
     """What was used, a row per instance or volume and UTC day, an item per meter and rate."""
     asked = call.query("select_filters") or {}
     first, last = window(asked, "day", call.now)
+    require_columns(asked, ("day", "type"))
     types = _types(asked)
     keys = keys_of(call.query_text("after_token"), (int, int))
 

@@ -10,11 +10,13 @@ from litestar import Response
 
 from adapters.http.vast.call import ANYONE, Caller, endpoint
 from adapters.http.vast.errors import Refusal
+from adapters.http.vast.matching import ANYTHING, matching
 from adapters.http.vast.search import selected
-from adapters.http.vast.windows import limit_of, page, window
-from adapters.http.vast.wire import Json, answer, keys_of, money, names, number, plain
+from adapters.http.vast.windows import limit_of, page, require_columns, require_rows, window
+from adapters.http.vast.wire import Json, answer, keys_of, mapping, money, names, number, plain
 from ledger.domain.money import NANOS_PER_CENT
 from ledger.services.questions import money_rows
+from ledger.services.questions.conditions import Filters
 from ledger.services.questions.money_rows import MoneyRow, MoneyRows
 from ledger.store.database import Connection
 
@@ -40,6 +42,7 @@ async def invoices(call: Caller) -> Response[Any]:
     """Money that came and went: payments, refunds, deposits, transfers, payouts."""
     asked = call.query("select_filters") or {}
     first, last = window(asked, "when", call.now)
+    require_columns(asked, ("when", "type", "service"))
     kinds = _kinds(asked)
     keys = keys_of(call.query_text("after_token"), (int, int, int))
 
@@ -63,6 +66,9 @@ def _kinds(asked: Json) -> list[str]:
     for column, place in (("type", 0), ("service", 1)):
         given = asked.get(column)
         if given is not None:
+            if isinstance(given, dict) and not given.keys() <= {"in", "eq"}:
+                message = f"`{column}` is compared with in or eq"
+                raise Refusal(400, "invalid_request", message)
             values = given.get("in", given.get("eq")) if isinstance(given, dict) else given
             wanted = values if isinstance(values, list) else [values]
             kept = {kind: known for kind, known in kept.items() if known[place] in wanted}
@@ -85,67 +91,70 @@ def _movement(row: MoneyRow) -> Json:
     }
 
 
+def every_row(connection: Connection, account_id: int, filters: Filters) -> list[MoneyRow]:
+    """All movements that meet *filters*, in the order of time.
+
+    Raises:
+        Refusal: `invalid_request` for more of them than one answer holds.
+    """
+    found: list[MoneyRow] = []
+    last: list[Any] | None = None
+    while True:
+        more = money_rows.money_rows(
+            connection, account_id, filters=filters, last=last, limit=_PAGE
+        )
+        require_rows(more.total)
+        found += more.rows
+        last = more.after
+        if last is None:
+            return found
+
+
 @endpoint("GET", "/v0/invoices", roles=ANYONE, needs=MONEY)
 async def search_invoices(call: Caller) -> Response[Any]:
     """The same movements with filters on every column, numbers as text or not."""
-    filters: dict[str, dict[str, Any]] = {}
-    never = False
-    for name, comparisons in (call.query("select_filters") or {}).items():
-        given = comparisons if isinstance(comparisons, dict) else {"eq": comparisons}
-        if name in _INVOICE_COLUMNS:
-            column = _INVOICE_COLUMNS[name]
-            known = filters.setdefault(column, {})
-            known |= (
-                {op: _seconds(value) for op, value in given.items()} if column == "at" else given
-            )
-        elif name in {"service", "type"}:
-            filters.setdefault("kind", {})["in"] = _kinds({name: given})
-        elif name == "user_id":
-            never |= not _is_own(given, call.account_id)
-        elif name in _INVOICE_NULLS:
-            never = True
-        else:
-            raise Refusal(400, "invalid_request", f"invoices have no column `{name[:40]}`")
-    rows: list[MoneyRow] = []
-    if not never and filters.get("kind", {}).get("in") != []:
+    filters = mapping(call.query("select_filters"), "select_filters")
+    require_columns(filters, _INVOICE_COLUMNS)
+    for name in _NUMBERS & filters.keys():
+        for value in _compared(filters[name]):
+            number(value, name)
+    given = filters.get("when")
+    bounds = given if isinstance(given, dict) else {}
+    at = {
+        operator: plain(number(value, "when"))
+        for operator, value in bounds.items()
+        if operator in _BOUNDS
+    }
 
-        def find(connection: Connection) -> MoneyRows:
-            return money_rows.money_rows(connection, call.account_id, filters=filters, limit=_PAGE)
+    def find(connection: Connection) -> list[MoneyRow]:
+        return every_row(connection, call.account_id, {"at": at})
 
-        rows = (await call.question(find)).rows
-    found = [_invoice(one, call.account_id) for one in rows]
-    return answer(selected(found, call.query("select_cols")))
+    rows = [_invoice(one, call.account_id) for one in await call.question(find)]
+    return answer(selected(matching(rows, filters), call.query("select_cols")))
 
 
-_INVOICE_COLUMNS: Final = {
-    "id": "position",
-    "event_id": "position",
-    "when": "at",
-    "paid_on": "at",
-    "payment_expected": "at",
-    "amount_cents": "amount_cents",
-    "original_amount": "amount_cents",
-    "is_credit": "is_credit",
-}
+_BOUNDS: Final = frozenset({"gt", "gte", "lt", "lte"})
+_NUMBERS: Final = names("id event_id user_id when paid_on payment_expected amount_cents amount")
 _INVOICE_NULLS: Final = names(
     "is_delayed balance_before balance_after cut_amount cut_percent extra stripe_charge",
     "stripe_refund stripe_payout error paypal_email transfer_group failed refunded",
     "is_check",
 )
 """Columns that are null in every row: nothing compares with them."""
+_INVOICE_COLUMNS: Final = (
+    _NUMBERS | _INVOICE_NULLS | names("original_amount is_credit service type")
+)
 
 
-def _is_own(comparisons: Json, account_id: int) -> bool:
-    """Whether comparisons with the id of the account whose rows these are can hold."""
-    return all(
-        str(account_id) in [str(one) for one in (value if isinstance(value, list) else [value])]
-        for operator, value in comparisons.items()
-        if operator in {"eq", "in"}
-    )
-
-
-def _seconds(value: Any) -> Any:
-    return plain(number(value, "when")) if not isinstance(value, list) else value
+def _compared(given: Any) -> list[Any]:
+    """The values that a filter compares with."""
+    values = given.values() if isinstance(given, dict) else [given]
+    return [
+        one
+        for value in values
+        for one in (value if isinstance(value, list) else [value])
+        if one is not None and str(one).lower() not in ANYTHING
+    ]
 
 
 def _invoice(row: MoneyRow, account_id: int) -> Json:

@@ -10,17 +10,16 @@ from litestar import Response
 
 from adapters.http.vast.call import ANYONE, Caller, endpoint
 from adapters.http.vast.charges import described
-from adapters.http.vast.movements import MONEY, MOVEMENTS
-from adapters.http.vast.windows import second
+from adapters.http.vast.movements import MONEY, MOVEMENTS, every_row
+from adapters.http.vast.windows import ROWS_MAX, require_rows, second
 from adapters.http.vast.wire import Json, answer, ids, money
 from adapters.http.vast.wire import text as read_text
 from ledger.domain.money import BYTES_PER_GB, SECONDS_PER_HOUR, format_dollars
-from ledger.services.questions import balances, daily_charges, instances, money_rows
+from ledger.services.questions import balances, daily_charges, instances
 from ledger.services.questions.daily_charges import ChargeItem, DayCharge
 from ledger.services.questions.money_rows import MoneyRow
 from ledger.store.database import Connection
 
-_OLD_ROWS_MAX: Final = 10_000
 _PAGE: Final = 1_000
 
 
@@ -39,20 +38,19 @@ async def old_invoices(call: Caller) -> Response[Any]:
         rows: list[Json] = []
         after: tuple[int, int] | None = None
         total = 0
-        while len(rows) < _OLD_ROWS_MAX:
+        while True:
             found = daily_charges.charge_days(
                 connection, call.account_id, first=first, last=last, after=after, limit=_PAGE
             )
             for day in found.days:
                 rows += [_old_charge(item, day) for item in day.items]
                 total += day.amount
+            require_rows(len(rows))
             after = found.after
             if after is None:
                 break
-        paid = money_rows.money_rows(
-            connection, call.account_id, filters={"at": {"gte": first, "lte": last}}, limit=_PAGE
-        )
-        rows += [_old_payment(one) for one in paid.rows]
+        paid = every_row(connection, call.account_id, {"at": {"gte": first, "lte": last}})
+        rows += [_old_payment(one) for one in paid]
         rows.sort(key=lambda row: row["timestamp"])
         credit = balances.balance(connection, call.account_id, call.now).available
         return {
@@ -102,7 +100,7 @@ def _old_payment(row: MoneyRow) -> Json:
 async def contracts_with_label(call: Caller) -> Response[Any]:
     """Those of some contracts that have a label, also after they were destroyed."""
     asked = call.body.get("contract_ids") or []
-    wanted = ids(asked, "contract_ids", _OLD_ROWS_MAX) if asked else []
+    wanted = ids(asked, "contract_ids", ROWS_MAX) if asked else []
     label = read_text(call.body.get("label"), "label")
     views = await call.question(lambda connection: instances.instances_by_id(connection, wanted))
     return answer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from litestar import Response
@@ -12,6 +12,8 @@ from adapters.http.vast.errors import Refusal
 from adapters.http.vast.wire import Json, answer, number, token, whole
 from ledger.domain.money import SECONDS_PER_DAY
 
+ROWS_MAX: Final = 10_000
+"""Rows of one answer of a list without pages."""
 _LIMIT: Final = 20
 _LIMIT_MAX: Final = 100
 _WEEK: Final = 7 * SECONDS_PER_DAY
@@ -42,6 +44,29 @@ def window(asked: Any, column: str, now: int) -> tuple[int, int]:
                 message = f"`{column}` is compared with gte, gt, lte, lt or eq"
                 raise Refusal(400, "invalid_request", message)
     return first, last
+
+
+def require_columns(asked: Json, known: Collection[str]) -> None:
+    """Refuse a filter that would otherwise do nothing.
+
+    Raises:
+        Refusal: `invalid_request` for a column that the list does not have.
+    """
+    for name in asked:
+        if name not in known:
+            message = f"this list has no column `{name[:40]}`; it has {', '.join(sorted(known))}"
+            raise Refusal(400, "invalid_request", message)
+
+
+def require_rows(count: int) -> None:
+    """Refuse what a list without pages could answer in part only.
+
+    Raises:
+        Refusal: `invalid_request` for more rows than one answer holds.
+    """
+    if count > ROWS_MAX:
+        message = f"more than {ROWS_MAX} rows are in this window: ask for less time"
+        raise Refusal(400, "invalid_request", message)
 
 
 def second(value: Any, default: int) -> int:
