@@ -22,7 +22,7 @@ DAY = 86_400
     *("reboot instance", "recycle instance", "ssh-url", "scp-url"),
 )
 def test_several_at_once(market: Market, person: Person) -> None:
-    """IDEM-01: each of several is rented, stopped, started and destroyed; restarts keep GPUs."""
+    """IDEM-01, API-07: several are rented, stopped, started, destroyed; restarts keep the GPUs."""
     machine = good_machine(market, gpus=2)
     other = good_machine(market)
     alice = person("alice", "renter")
@@ -44,12 +44,15 @@ def test_several_at_once(market: Market, person: Person) -> None:
     port = PublishedPort(container_port=22, host_port=40_001, protocol="tcp")
     with market.ledger.unit() as unit:
         connections.publish(unit, int(first), 2, [port], Addresses(public_ip="203.0.113.9"))
+    ports = alice.raw("show", "instance", first)["ports"]
+    assert [(name, one["HostPort"]) for name, (one,) in ports.items()] == [("22/tcp", "40001")]
     assert alice("ssh-url", first).out.strip() == "ssh://root@203.0.113.9:40001"
     assert alice("scp-url", first).out.strip() == "scp://root@203.0.113.9:40001"
     assert f"Rebooting instance {first}" in alice("reboot", "instance", first).out
     assert f"Recycling instance {first}" in alice("recycle", "instance", first).out
     facts = market.facts(instance_stream(int(first)))
     assert sum(isinstance(one, InstanceRebooted) for one in facts) == 2
+    assert alice.raw("show", "instance", first)["cur_state"] == "running"
 
     assert f"destroying instance {shown}" in alice("destroy", "instances", *numbers, "-y").out
     assert {one.status for one in of(market, account)} == {"destroyed"}

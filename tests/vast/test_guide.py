@@ -129,7 +129,7 @@ class Place:
         self._database.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
     """The program in processes of its own, on a fresh home."""
     with Serving() as serving:
@@ -215,7 +215,7 @@ def test_the_sdk(place: Place, runner: Runner, tmp_path: Path) -> None:
         {"gpu_hour": "0.36", "storage_gb_month": "0.15", "min_bid": "0.10"},
         key=place.host,
     )
-    key = serving.person("alice", "renter", "100")
+    key = serving.person("dave", "renter", "100")
     place.praise()
     done = Client(runner, tmp_path / "alice", serving.url, key).python(SDK)
     assert done.out, done.err
