@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 import tests.vast.test_client
 import tests.vast.test_client_account
 import tests.vast.test_client_contracts
@@ -11,7 +13,7 @@ import tests.vast.test_client_hosts
 import tests.vast.test_client_refusals
 import tests.vast.test_client_surroundings  # noqa: F401 - each says which commands it drives
 from tests.vast.conftest import Person
-from tests.vast.drives import documented, driven
+from tests.vast.drives import documented, driven, require_driven
 
 ASKING: Final = frozenset({"works", "partly", "refused"})
 SILENT: Final = frozenset({"local", "elsewhere"})
@@ -39,3 +41,17 @@ def test_every_command_of_the_table_is_driven() -> None:
 def test_the_table_has_every_command_of_the_client(person: Person) -> None:
     """The client has no command of which the table says nothing, and the table none besides."""
     assert person("alice", "renter").python(NAMES).json() == sorted(documented())
+
+
+def test_a_command_that_was_not_run_is_noticed(person: Person) -> None:
+    """A test that is said to drive a command, and does not, fails at its end."""
+
+    def claims() -> None:
+        """Say more than is done."""
+
+    claims.__dict__["drives"] = ("show instance", "logs")
+    alice = person("alice", "renter")
+    alice.ran.append(("show", "instances", "--raw"))
+    alice.ran.append(("logs", "7"))
+    with pytest.raises(AssertionError, match=r"drives none of \['show instance'\]"):
+        require_driven(claims, [alice])
