@@ -38,6 +38,8 @@ TEMPLATE: dict[str, Any] = {
     "private": True,
 }
 """The captured body of `create template`, with variables."""
+LONG = ("name", "n" * 129)
+LOGIN = ("docker_login_repo", "docker.io -u me -p secret")
 REBOOT: dict[str, Any] = {
     "start_time": 1795996800.0,
     "end_time": 1796601600.0,
@@ -157,10 +159,9 @@ def test_templates_keep_what_clients_put_beside_the_launch(api: Api) -> None:
     (native,) = api("alice", "GET", "/v1/templates?mine=true").json()["items"]
     for name in (*links, "extra_filters"):
         assert native[name] == changed[name]
-    for name, value in (("href", 1), ("repo", "a\nb"), ("extra_filters", [1])):
-        refused(
-            api("alice", "POST", "/api/v0/template/", {**body, name: value}), 400, "invalid_args"
-        )
+    for name, value in (("href", 1), ("repo", "a\nb"), ("extra_filters", [1]), LOGIN, LONG):
+        answer = api("alice", "POST", "/api/v0/template/", {**body, name: value})
+        refused(answer, 400, "invalid_args")
 
 
 # --- variables and keys ---------------------------------------------------------------------------
