@@ -134,16 +134,16 @@ async def search_invoices(call: Caller) -> Response[Any]:
 
 
 _BOUNDS: Final = frozenset({"gt", "gte", "lt", "lte"})
-_NUMBERS: Final = names("id event_id user_id when paid_on payment_expected amount_cents amount")
+_NUMBERS: Final = names(
+    "id event_id user_id when paid_on payment_expected amount_cents amount original_amount"
+)
 _INVOICE_NULLS: Final = names(
     "is_delayed balance_before balance_after cut_amount cut_percent extra stripe_charge",
     "stripe_refund stripe_payout error paypal_email transfer_group failed refunded",
     "is_check",
 )
 """Columns that are null in every row: nothing compares with them."""
-_INVOICE_COLUMNS: Final = (
-    _NUMBERS | _INVOICE_NULLS | names("original_amount is_credit service type")
-)
+_INVOICE_COLUMNS: Final = _NUMBERS | _INVOICE_NULLS | names("is_credit service type")
 
 
 def _compared(given: Any) -> list[Any]:
