@@ -31,15 +31,27 @@ _DISK_MAX: Final = 2**31 - 1
 
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 _Words = Annotated[str, Meta(max_length=65_536, pattern=r"^[^\x00]*\Z")]
+_Link = Annotated[str, Meta(max_length=2_048, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+_Registry = Annotated[str, Meta(max_length=256, pattern=r"^\S*\Z")]
+"""A registry's name; a whole login has spaces, and what is public would show it to everybody."""
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a version says: its name, what it is for, the disk it recommends, what it starts."""
+    """What a version says: its name, what it is for, the disk it recommends, what it starts.
+
+    Clients keep four texts more with it, which nothing here reads: `href`, a page about it; `repo`,
+    where its source lies; `docker_login_repo`, the registry that its image comes from; and
+    `extra_filters`, JSON of a search for offers that suit it.
+    """
 
     name: Name
     launch: LaunchConfig
     description: _Words = ""
     recommended_disk_gb: Annotated[int, Meta(ge=1, le=_DISK_MAX)] | None = None
+    href: _Link | None = None
+    repo: _Link | None = None
+    docker_login_repo: _Registry | None = None
+    extra_filters: _Words | None = None
 
 
 class TemplateVersion(NamedTuple):
@@ -265,11 +277,11 @@ def _require_new_name(
 
 
 def _checked(content: Content | Mapping[str, Any], *, public: bool) -> Content:
-    if not isinstance(content, Content):
-        try:
-            content = msgspec.convert(dict(content), Content)
-        except msgspec.ValidationError as error:
-            raise RejectedError("invalid_args", f"template: {error}") from None
+    try:
+        # Also what is built already: it was not checked then, and is when it is read back.
+        content = msgspec.convert(msgspec.to_builtins(content), Content)
+    except msgspec.ValidationError as error:
+        raise RejectedError("invalid_args", f"template: {error}") from None
     if content.name != content.name.strip():
         raise RejectedError("invalid_args", "a template's name has no spaces at its ends")
     if public and content.launch.image_login is not None:

@@ -6,7 +6,11 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+RUNNER: Final = Path(__file__).with_name("runner.py")
+_TIMEOUT_SECONDS: Final = 90
 
 
 class Printed(NamedTuple):
@@ -25,26 +29,63 @@ class Printed(NamedTuple):
             raise AssertionError(message) from None
 
 
+class Runner:
+    """One process that runs the client's console script as often as it is asked to.
+
+    A start of the client costs half a second, nearly all of it imports of libraries; here they are
+    imported once, and each run is a fork of that.
+    """
+
+    def __init__(self, programs: Path) -> None:
+        """Use the client in the folder *programs*."""
+        self.programs = programs
+        self._process = subprocess.Popen(
+            [str(programs / "python"), str(RUNNER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.communicate(timeout=_TIMEOUT_SECONDS)
+
+    def __call__(
+        self, environment: dict[str, str], program: Path, *words: str, stdin: str = ""
+    ) -> Printed:
+        """Run a Python program of the client's environment."""
+        request = {"program": str(program), "argv": [program.name, *words], "stdin": stdin}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = json.dumps({"environment": environment, **request})
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return Printed(**json.loads(self._process.stdout.readline()))
+
+
 class Client:
     """The client with a home, a key and a server of its own."""
 
-    def __init__(self, programs: Path, home: Path, url: str, key: str | None) -> None:
-        """Use the client in the folder *programs*; it keeps its files in *home*."""
+    def __init__(self, runner: Runner, home: Path, url: str, key: str | None) -> None:
+        """Let *runner* run the client, which keeps its files in *home*."""
         home.mkdir(parents=True, exist_ok=True)
-        self._programs = programs
-        self._environment = {
-            "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
-            "HOME": str(home),
-            "VAST_URL": url,
-            "VASTAI_NO_UPDATE_CHECK": "1",
-            "COLUMNS": "400",
-        }
-        if key is not None:
-            self._environment["VAST_API_KEY"] = key
+        self._runner, self._home = runner, home
+        self._environment = surroundings(runner.programs, home, url, key)
+        self.ran: list[tuple[str, ...]] = []
+        """The words of every command so far."""
 
     def __call__(self, *words: str, stdin: str = "") -> Printed:
         """Run one command."""
-        return self.run(str(self._programs / "vastai"), *words, stdin=stdin)
+        self.ran.append(words)
+        program = self._runner.programs / "vastai"
+        return self._runner(self._environment, program, *words, stdin=stdin)
 
     def raw(self, *words: str, stdin: str = "") -> Any:
         """What one command prints with `--raw`."""
@@ -52,17 +93,37 @@ class Client:
 
     def python(self, script: str) -> Printed:
         """Run a script with the SDK of the same package."""
-        return self.run(str(self._programs / "python"), "-c", script)
+        program = self._home / "script.py"
+        program.write_text(script)
+        return self._runner(self._environment, program)
 
-    def run(self, *command: str, stdin: str = "") -> Printed:
-        """Run a program in the client's environment."""
-        done = subprocess.run(
-            command,
-            env=self._environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
-        return Printed(done.returncode, done.stdout, done.stderr)
+    def process(self, script: str) -> Printed:
+        """Run a script in a process of its own, which finds the client on its path."""
+        return in_a_process(self._runner.programs, self._environment, script)
+
+
+def surroundings(programs: Path, home: Path, url: str, key: str | None) -> dict[str, str]:
+    """An environment made from nothing, so that nothing of the developer's leaks in."""
+    found = {
+        "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "VAST_URL": url,
+        "VASTAI_NO_UPDATE_CHECK": "1",
+        "COLUMNS": "400",
+    }
+    return found if key is None else {**found, "VAST_API_KEY": key}
+
+
+def in_a_process(programs: Path, environment: dict[str, str], script: str) -> Printed:
+    """What a script prints that the Python of an environment runs in a process of its own."""
+    done = subprocess.run(
+        [str(programs / "python"), "-c", script],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+    )
+    return Printed(done.returncode, done.stdout, done.stderr)

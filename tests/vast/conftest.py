@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from litestar import Litestar
 
 from ledger.domain.events import Role
 from ledger.services import accounts
 from tests.http.conftest import Api, api, app
 from tests.support.market import DOLLAR, Market
 from tests.support.offers import describe
-from tests.vast.client import Client
+from tests.vast.client import Client, Runner
+from tests.vast.drives import require_driven
 from tests.vast.environments import VASTAI, environment
 from tests.vast.loopback import Loopback
 
@@ -37,29 +39,39 @@ Person = Callable[[str, Role], Client]
 
 
 @pytest.fixture(scope="session")
-def programs() -> Path:
-    """Where the real client lies."""
-    return environment("vastai-1.9.1", VASTAI)
+def runner() -> Iterator[Runner]:
+    """The real client, ready to be run again and again."""
+    with Runner(environment("vastai-1.9.1", VASTAI)) as ready:
+        yield ready
 
 
 @pytest.fixture
-def loopback(market: Market) -> Iterator[Loopback]:
+def loopback(app: Litestar, market: Market) -> Iterator[Loopback]:
     """The application on a port."""
-    with Loopback(market) as serving:
+    with Loopback(app, market) as serving:
         yield serving
 
 
 @pytest.fixture
-def person(market: Market, loopback: Loopback, programs: Path, tmp_path: Path) -> Person:
-    """People with $100, a key and the client."""
+def person(
+    request: pytest.FixtureRequest,
+    market: Market,
+    loopback: Loopback,
+    runner: Runner,
+    tmp_path: Path,
+) -> Iterator[Person]:
+    """People with $100, a key and the client; what the test is to drive has run when it ends."""
+    clients: list[Client] = []
 
     def make(name: str, role: Role) -> Client:
         account = market.account(name, 100 * DOLLAR)
         with market.ledger.unit() as unit:
             key = accounts.create_key(unit, account, role)
-        return Client(programs, tmp_path / f"{name}-{role}", loopback.url, key)
+        clients.append(Client(runner, tmp_path / f"{name}-{role}", loopback.url, key))
+        return clients[-1]
 
-    return make
+    yield make
+    require_driven(request.function, clients)
 
 
 def good_machine(market: Market, **options: object) -> int:

@@ -14,9 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from litestar import Litestar
 from litestar.testing import TestClient
 
-from adapters.http.app import create_app
+from adapters.http.app import attach
 from tests.support.market import Market
 
 _STARTUP = ("/api/v0/gpu_names/unique/", "/api/v0/users/current")
@@ -33,9 +34,10 @@ class Seen(NamedTuple):
 class Loopback:
     """A server for the time of a test."""
 
-    def __init__(self, market: Market) -> None:
+    def __init__(self, app: Litestar, market: Market) -> None:
         """Serve *market* on a free port."""
-        self._client = TestClient(create_app(market.ledger, market.usage))
+        attach(app, market.ledger, market.usage)
+        self._client = TestClient(app)
         self.seen: list[Seen] = []
         self.lose = 0
         """How many answers of the next requests are lost after they were carried out."""

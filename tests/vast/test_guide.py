@@ -15,7 +15,7 @@ from tests.e2e.serving import HostMachine, Serving, wait_for
 from tests.support.market import DOLLAR
 from tests.support.offers import describe_in
 from tests.vast.captured import CREATE, GUIDE_QUERY, GUIDE_QUERY_B
-from tests.vast.client import Client
+from tests.vast.client import Client, Runner
 from tests.vast.conftest import GOOD
 
 Row = dict[str, Any]
@@ -129,7 +129,7 @@ class Place:
         self._database.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
     """The program in processes of its own, on a fresh home."""
     with Serving() as serving:
@@ -138,17 +138,17 @@ def place() -> Iterator[Place]:
         made.close()
 
 
-def test_the_guide(place: Place, programs: Path, tmp_path: Path) -> None:
+def test_the_guide(place: Place, runner: Runner, tmp_path: Path) -> None:
     """C28, C29: search, launch, outbid, resume, stop, destroy; the bill is the ledger's."""
     serving = place.serving
     alice_key = serving.person("alice", "renter", "100")
     carol_key = serving.person("carol", "renter", "100")
-    bob = Client(programs, tmp_path / "bob", serving.url, place.host)
+    bob = Client(runner, tmp_path / "bob", serving.url, place.host)
     number = str(place.machine.machine)
     prices = ("-g", "0.36", "-s", "0.15", "-u", "0.003", "-d", "0.003", "-b", "0.10")
     assert "offers created" in bob("list", "machine", number, *prices).out
 
-    alice = Client(programs, tmp_path / "alice", serving.url, None)
+    alice = Client(runner, tmp_path / "alice", serving.url, None)
     assert alice("set", "api-key", alice_key).code == 0
     printed = alice("search", "offers", PRINTED_QUERY, "-o", "dlperf_usd-")
     assert (printed.code, "Unconsumed text" in printed.out + printed.err) == (1, True)
@@ -158,7 +158,7 @@ def test_the_guide(place: Place, programs: Path, tmp_path: Path) -> None:
     assert alice.raw("search", "offers", GUIDE_QUERY_B, "--type", "bid", "-o", "dph") == []
 
     place.praise()
-    made = alice.run(str(programs / "python"), "-c", LAUNCHER).json()
+    made = alice.process(LAUNCHER).json()
     instance: int = made["new_contract"]
     assert made["success"] is True
     place.wait_until(instance, alice_key, actual_status="running")
@@ -206,7 +206,7 @@ def test_the_guide(place: Place, programs: Path, tmp_path: Path) -> None:
     assert f"${total:.3f}" in alice("show", "invoices-v1", "-c", *window, "--no-color").out
 
 
-def test_the_sdk(place: Place, programs: Path, tmp_path: Path) -> None:
+def test_the_sdk(place: Place, runner: Runner, tmp_path: Path) -> None:
     """C30: `VastAI`, `SyncClient` and `AsyncClient` rent, read and destroy, and see refusals."""
     serving = place.serving
     serving.call(
@@ -215,9 +215,9 @@ def test_the_sdk(place: Place, programs: Path, tmp_path: Path) -> None:
         {"gpu_hour": "0.36", "storage_gb_month": "0.15", "min_bid": "0.10"},
         key=place.host,
     )
-    key = serving.person("alice", "renter", "100")
+    key = serving.person("dave", "renter", "100")
     place.praise()
-    done = Client(programs, tmp_path / "alice", serving.url, key).python(SDK)
+    done = Client(runner, tmp_path / "alice", serving.url, key).python(SDK)
     assert done.out, done.err
     said = json.loads(done.out.splitlines()[-1])
     assert {name: said[name] for name in ("datacenter", "label", "bid", "gone", "refused")} == {

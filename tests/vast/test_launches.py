@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from adapters.http.vast.launches import docker_options, options_of
@@ -37,6 +38,8 @@ TEMPLATE: dict[str, Any] = {
     "private": True,
 }
 """The captured body of `create template`, with variables."""
+LONG = ("name", "n" * 129)
+LOGIN = ("docker_login_repo", "docker.io -u me -p secret")
 REBOOT: dict[str, Any] = {
     "start_time": 1795996800.0,
     "end_time": 1796601600.0,
@@ -139,6 +142,26 @@ def test_templates_are_versions_with_hashes(api: Api) -> None:
     row = show(api, number)
     assert row is not None
     assert (row["template_id"], row["template_name"]) == (first["id"], None)
+
+
+def test_templates_keep_what_clients_put_beside_the_launch(api: Api) -> None:
+    """Links and filters come back as they were sent, stay under null, and are the native ones."""
+    links = {"href": "https://x.test", "repo": "https://x.test/r", "docker_login_repo": "x.test"}
+    filters = {"gpu_ram": {"gte": 80000.0}, "verified": {"eq": True}}
+    body = {**TEMPLATE, **links, "extra_filters": filters}
+    made = ok(api("alice", "POST", "/api/v0/template/", body))["template"]
+    assert {name: made[name] for name in links} == links
+    assert json.loads(made["extra_filters"]) == filters
+    change = {**TEMPLATE, "id": made["id"], "repo": "https://y.test", "extra_filters": None}
+    changed = ok(api("alice", "PUT", "/api/v1/template/", change))["template"]
+    assert (changed["href"], changed["repo"]) == (links["href"], "https://y.test")
+    assert changed["extra_filters"] == made["extra_filters"]
+    (native,) = api("alice", "GET", "/v1/templates?mine=true").json()["items"]
+    for name in (*links, "extra_filters"):
+        assert native[name] == changed[name]
+    for name, value in (("href", 1), ("repo", "a\nb"), ("extra_filters", [1]), LOGIN, LONG):
+        answer = api("alice", "POST", "/api/v0/template/", {**body, name: value})
+        refused(answer, 400, "invalid_args")
 
 
 # --- variables and keys ---------------------------------------------------------------------------

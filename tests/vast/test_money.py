@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from ledger.services import accounts, contracts
+from ledger.services import accounts, contracts, templates
 from ledger.services.questions import balances, usage
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
@@ -47,7 +47,10 @@ def used(api: Api) -> Api:
     market = api.market
     market.clock.move_to(MIDNIGHT + DAY - 600)
     machine = good_machine(market, gpus=2, gpu_hour=25 * CENT)
-    first = market.rent(api.accounts["alice"], machine, gpus=1, label="a")
+    with market.ledger.unit() as unit:
+        content = {"name": "n", "launch": {"image": "i"}}
+        template = templates.create(unit, api.accounts["alice"], content)
+    first = market.rent(api.accounts["alice"], machine, gpus=1, label="a", template=template)
     second = market.rent(api.accounts["alice"], machine, gpus=1, bid=333_333_333)
     for one in (first, second):
         market.confirm(machine, one)
@@ -67,6 +70,10 @@ def test_charges_are_the_ledgers_to_the_nano(used: Api) -> None:
         ("instance-1", MIDNIGHT + DAY),
         ("instance-2", MIDNIGHT + DAY),
     ]
+    assert {one["source"]: one["metadata"]["template_id"] for one in rows} == {
+        "instance-1": 1,
+        "instance-2": None,
+    }
     with used.market.ledger.reading() as connection:
         lines = usage.charges(connection, account_id=used.accounts["alice"])
     expected: dict[tuple[str, str], int] = {}

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.serving import Serving
-from tests.vast.client import Client
+from tests.vast.client import in_a_process, surroundings
 from tests.vast.environments import ORCHESTRATORS, environment
 from tests.vast.test_guide import Place
 
@@ -66,8 +66,8 @@ def test_gpuhunt_quotes_what_the_first_hour_costs(
 ) -> None:
     """PRICE-02, PRICE-03: its prices with 100 GB are 0.41083, and 0.22083 for spot."""
     place.praise()
-    client = Client(orchestrators, tmp_path, place.serving.url, None)
-    items = client.python(GPUHUNT).json()
+    around = surroundings(orchestrators, tmp_path, place.serving.url, None)
+    items = in_a_process(orchestrators, around, GPUHUNT).json()
     assert {(one[1], round(one[2], 5)) for one in items} == {(False, 0.41083), (True, 0.22083)}
 
 
@@ -76,9 +76,9 @@ def test_dstack_rents_reads_and_destroys(place: Place, orchestrators: Path, tmp_
     serving = place.serving
     key = serving.person("alice", "renter", "100")
     (offer,) = serving.call("POST", "/api/v0/bundles/", {})["offers"]
-    client = Client(orchestrators, tmp_path, serving.url, key)
+    around = surroundings(orchestrators, tmp_path, serving.url, key)
     script = DSTACK.replace('os.environ["OFFER"]', repr(str(offer["id"])))
-    good, bad, number, status = client.python(script).json()
+    good, bad, number, status = in_a_process(orchestrators, around, script).json()
     assert (good, bad) == (True, False)
     assert status in {"created", "loading", "running"}
     (one,) = serving.call("GET", "/v1/instances", key=key)["items"]

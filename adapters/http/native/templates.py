@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from litestar import Response, delete, get, post, put
@@ -15,11 +15,17 @@ from ledger.domain.launch import LaunchConfig
 from ledger.services import templates as use_cases
 from ledger.services.ledger import Unit
 
+_TEXTS: Final = use_cases.Content.__struct_fields__
+"""What a version says, all of which is hidden from those whose it is not to see."""
+
 
 class NewTemplate(Body):
     """A name that the account uses once, and what to start.
 
     What is `public` everybody sees and may rent with, its environment included.
+
+    `href` (a page about it), `repo` (its source), `docker_login_repo` (its registry) and
+    `extra_filters` (JSON of a search for offers that suit it) are kept for clients that use them.
     """
 
     EXAMPLE: ClassVar[dict[str, Any]] = {
@@ -34,6 +40,10 @@ class NewTemplate(Body):
     launch: LaunchConfig
     description: str = ""
     recommended_disk_gb: int | None = None
+    href: str | None = None
+    repo: str | None = None
+    docker_login_repo: str | None = None
+    extra_filters: str | None = None
     public: bool = False
     account_id: Id | None = None
 
@@ -52,6 +62,10 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
     description: str | None
     recommended_disk_gb: int | None
+    href: str | None
+    repo: str | None
+    docker_login_repo: str | None
+    extra_filters: str | None
     launch: LaunchConfig | None
     created_at: Instant
     changed_at: Instant
@@ -65,14 +79,8 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
 
 def _shown(one: use_cases.Template, *, contents: bool = True) -> Template:
     content = one.content if contents or one.public else None
-    return render(
-        Template,
-        one,
-        name=None if content is None else content.name,
-        description=None if content is None else content.description,
-        recommended_disk_gb=None if content is None else content.recommended_disk_gb,
-        launch=None if content is None else content.launch,
-    )
+    texts = {name: None if content is None else getattr(content, name) for name in _TEXTS}
+    return render(Template, one, **texts)
 
 
 @get("/v1/templates", opt=allowed(*ANYONE), summary="List templates")
@@ -159,10 +167,8 @@ async def remove(
 
 def _content(data: NewTemplate) -> dict[str, Any]:
     return {
-        "name": data.name,
+        **{name: getattr(data, name) for name in _TEXTS},
         "launch": msgspec.to_builtins(data.launch),
-        "description": data.description,
-        "recommended_disk_gb": data.recommended_disk_gb,
     }
 
 

@@ -13,7 +13,7 @@ from adapters.http.vast.wire import Json
 from ledger.errors import RejectedError
 
 _OPERATORS: Final = frozenset({"eq", "neq", "gt", "gte", "lt", "lte", "in", "notin"})
-_ANY: Final = frozenset({"any", "?", "*"})
+ANYTHING: Final = frozenset({"any", "?", "*"})
 
 
 def matching(rows: Sequence[Json], filters: Mapping[str, Any]) -> list[Json]:
@@ -56,7 +56,7 @@ def _holds(held: Any, name: str, operator: str, value: Any) -> bool:
     if operator not in _OPERATORS:
         shown = " ".join(sorted(_OPERATORS))
         raise RejectedError("invalid_args", f"`{name}`: {operator!r} is no operator; use {shown}")
-    if isinstance(value, str) and value.lower() in _ANY:
+    if isinstance(value, str) and value.lower() in ANYTHING:
         return True
     if operator in {"in", "notin"}:
         if not isinstance(value, list):

@@ -26,6 +26,7 @@ from ledger.store.database import Connection
 _PAYER: Final[tuple[Role, ...]] = ("renter", "host", "admin")
 _PAGE: Final = 1_000
 _JUPYTER: Final = "jupyter"
+_LINKS: Final = ("href", "repo", "docker_login_repo")
 
 
 @endpoint("POST", "/v0/template", roles=_PAYER, needs="api.template.create")
@@ -161,7 +162,22 @@ def _content(body: Json, before: Content | None) -> Content:
         launch=config,
         description=description or (before.description if before else ""),
         recommended_disk_gb=recommended,
+        **_links(body, before),
     )
+
+
+def _links(body: Json, before: Content | None) -> dict[str, str | None]:
+    """What a version keeps for these clients alone, as it came."""
+    found = {name: text(body.get(name), name) for name in _LINKS}
+    filters = body.get("extra_filters")
+    if filters is not None and not isinstance(filters, str):
+        filters = encode(mapping(filters, "extra_filters")).decode()
+    found["extra_filters"] = filters
+    if before is None:
+        return found
+    return {
+        name: getattr(before, name) if value is None else value for name, value in found.items()
+    }
 
 
 def _changed(before: LaunchConfig, new: LaunchConfig, body: Json) -> LaunchConfig:
@@ -225,6 +241,8 @@ def _row(one: Template) -> Json:
         "name": content.name,
         "image": launch.image,
         "tag": None,
+        **{name: getattr(content, name) for name in _LINKS},
+        "extra_filters": content.extra_filters,
         "env": options_of(launch),
         "onstart": launch.onstart,
         "runtype": runtype,

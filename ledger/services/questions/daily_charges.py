@@ -44,6 +44,8 @@ class DayCharge(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: int
     label: str | None
     """A volume's name, or an instance's label."""
+    template_id: int | None
+    """The template that an instance was made from."""
     items: list[ChargeItem]
 
 
@@ -140,6 +142,7 @@ def charge_days(
                 amount=int(row[4]),
                 disk_bytes=about[row[0]].disk_bytes,
                 label=about[row[0]].label,
+                template_id=about[row[0]].template_id,
                 items=items.get((row[0], row[1]), []),
             )
             for row in page
@@ -153,14 +156,16 @@ class _About(NamedTuple):
     contract: Contract
     disk_bytes: int
     label: str | None
+    template_id: int | None
 
 
 def _about(connection: Connection, contract_ids: list[int]) -> dict[int, _About]:
     """What instances and volumes are; their ids come from one sequence."""
     rows = connection.execute(
-        "SELECT instance_id, 'instance', disk_bytes, label FROM instances"
-        " WHERE instance_id = ANY(%(ids)s) UNION ALL"
-        " SELECT volume_id, 'volume', disk_bytes, name FROM volumes WHERE volume_id = ANY(%(ids)s)",
+        "SELECT instance_id, 'instance', disk_bytes, label, template_id FROM instances"
+        " LEFT JOIN instance_launches USING (instance_id) WHERE instance_id = ANY(%(ids)s)"
+        " UNION ALL SELECT volume_id, 'volume', disk_bytes, name, NULL FROM volumes"
+        " WHERE volume_id = ANY(%(ids)s)",
         {"ids": contract_ids},
     )
     return {row[0]: _About(*row[1:]) for row in rows}
