@@ -17,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 import httpx
 
 from adapters.hostagent import kernel_gpus
+from adapters.hostagent.acting.calls import SignedCalls
 from adapters.hostagent.acting.link import Link
 from adapters.hostagent.home import AgentHome, Enrolled
 from adapters.hostagent.identity import HostIdentity
@@ -200,15 +201,14 @@ def _network(enrolled: Enrolled, identity: HostIdentity) -> Iterator[Finding]:
             health.raise_for_status()
             yield Finding("server", "ok", f"{enrolled.server} answers")
             yield from _offset(health, middle)
-            link = Link(
+            calls = SignedCalls(
                 enrolled.server,
                 enrolled.machine,
                 identity,
                 second=lambda: int(time.time()),
-                on_desired=lambda *_: None,
                 http=http,
             )
-            link.ask()
+            Link(calls, lambda *_: None).ask()
     except httpx.HTTPStatusError as error:
         refused = error.response.status_code == _UNAUTHORIZED
         yield Finding(

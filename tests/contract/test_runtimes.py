@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapters.hostagent.runtime.docker_engine import DockerRuntime
+from adapters.hostagent.runtime.launching import spec_of
 from adapters.hostagent.runtime.port import (
     Found,
     LaunchError,
@@ -23,7 +24,6 @@ from adapters.hostagent.runtime.port import (
     PortWish,
     Runtime,
     RuntimeUnavailableError,
-    spec_of,
 )
 from adapters.hostagent.runtime.process import ProcessRuntime
 from adapters.hostagent.runtime.twin import RuntimeTwin

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
@@ -21,12 +21,15 @@ import structlog
 
 from adapters.hostagent.acting.answers import Answerer
 from adapters.hostagent.acting.crew import Crew, Done
+from adapters.hostagent.acting.diary import Diary
 from adapters.hostagent.acting.plan import Kept, Situation, Step, ended_by_itself, plan
 from adapters.hostagent.acting.senses import Attested, Senses, Watched
+from adapters.hostagent.acting.telling import Telling
 from adapters.hostagent.acting.wanted import Wanted
 from adapters.hostagent.delivery import Heard
 from adapters.hostagent.pace import seal_seconds
 from adapters.hostagent.reports import ReportChain, SealedReport, Signer
+from adapters.hostagent.runtime.launching import spec_of
 from adapters.hostagent.runtime.port import (
     Connection,
     Found,
@@ -34,14 +37,11 @@ from adapters.hostagent.runtime.port import (
     LaunchSpec,
     Runtime,
     RuntimeUnavailableError,
-    spec_of,
 )
 from adapters.hostagent.spool import SqliteSpool, Stage
 from ledger.domain.acknowledgement import Desired, DesiredInstance
 from ledger.domain.usage import (
-    MAX_INSTANCES,
     UNKNOWN_UTILISATION,
-    CheckAnswer,
     HealthEvent,
     InstanceBlock,
     Observation,
@@ -56,7 +56,6 @@ _TURN_SECONDS: Final = 0.2
 _EMPTY_SECONDS: Final = 0.1
 """Reports that attest no second come at most ten times a second."""
 _REASON_CHARS: Final = 256
-_MAX_OBSERVED: Final = 4 * MAX_INSTANCES
 _MAX_HEALTH: Final = 256
 
 log = structlog.get_logger("gpuledger.agent")
@@ -68,6 +67,13 @@ class _Wish(NamedTuple):
     desired: Desired
     sent_ns: int
     received_ns: int
+
+
+class _Untold(msgspec.Struct):
+    """What could not be sealed: the news, and the agent's memory that goes with it."""
+
+    news: bytes
+    kept: list[Kept]
 
 
 class Agent:
@@ -105,16 +111,29 @@ class Agent:
         self._report_seconds = report_seconds
         self.on_sealed: Callable[[], None] = _nobody
         """Called after every report."""
+        self.on_running: Callable[[Collection[Found]], None] = _nothing
+        """Called with what runs as it is wanted, at every look into the runtime."""
+        self.diary = Diary()
         self._lives = lives or _lives
         self._monotonic = monotonic
         self._woken = threading.Event()
         self._ending = threading.Event()
         self._heard: SimpleQueue[Heard | _Wish] = SimpleQueue()
         self.wanted = Wanted(spool.load("desired"))
+        untold = spool.load("untold")
+        before = msgspec.json.decode(untold, type=_Untold) if untold else None
+        kept = msgspec.json.decode(spool.load("kept") or b"[]", type=list[Kept])
         self.kept: dict[int, Kept] = {
-            one.instance: one
-            for one in msgspec.json.decode(spool.load("kept") or b"[]", type=list[Kept])
+            one.instance: one for one in (kept if before is None else before.kept)
         }
+        self._telling = Telling(
+            lambda: senses.second,
+            senses.boot_id,
+            None if before is None else before.news,
+            monotonic,
+        )
+        self._saved = untold or b""
+        """What the spool holds of news that could not be sealed."""
         self.found: dict[int, Found] = {}
         self.crew = Crew(runtime, self._woken.set)
         self.contact_at: float | None = None
@@ -133,9 +152,7 @@ class Agent:
         self._missing: dict[int, float] = {}
         """Instance that should have a disk and has none → since when."""
         self._foreign: set[str] = set()
-        self._observed: list[Observation] = []
-        self._health: list[HealthEvent] = []
-        self._answers: list[CheckAnswer] = []
+        self._is_hinted = False
         self._unsealed: Attested | None = None
         self._stage: Stage = "ok"
 
@@ -152,6 +169,11 @@ class Agent:
         *sent_ns* and *received_ns* are when the request left and the answer came.
         """
         self._heard.put(_Wish(desired, sent_ns, received_ns))
+        self._woken.set()
+
+    def hint(self) -> None:
+        """Something may have happened to a container: the list is read at the next turn."""
+        self._is_hinted = True
         self._woken.set()
 
     def end(self) -> None:
@@ -185,7 +207,7 @@ class Agent:
         self._see()
         self._step()
         self._look()
-        self._answers += self._answerer.take_answers()
+        self._telling.answer(self._answerer.take_answers())
         self._seal()
 
     def _pause(self) -> float:
@@ -228,8 +250,10 @@ class Agent:
     def _see(self) -> None:
         """Read the runtime's list when it is due, or when a process that should live is gone."""
         now = self._monotonic()
-        if now < self._list_at and all(self._lives(one) for one in self.found.values()):
+        is_due = self._is_hinted or now >= self._list_at
+        if not is_due and all(self._lives(one) for one in self.found.values()):
             return
+        self._is_hinted = False
         try:
             listed = self._runtime.list()
         except RuntimeUnavailableError as error:
@@ -246,6 +270,20 @@ class Agent:
         self._notice_ends()
         self._notice_strangers(listed)
         self._notice_missing_disks(now)
+        self._tell_running()
+
+    def _tell_running(self) -> None:
+        """Say which containers run as they are wanted."""
+        wanted = self.wanted.instances
+        self.on_running(
+            [
+                one
+                for one in self.found.values()
+                if one.is_alive
+                and (want := wanted.get(one.instance)) is not None
+                and (want.want, want.assignment) == ("running", one.assignment)
+            ]
+        )
 
     def _notice_ends(self) -> None:
         seen = self._situation()
@@ -255,6 +293,7 @@ class Agent:
                 continue
             if want.want == "running" and ended_by_itself(seen, want, found):
                 self._keep(instance, found.assignment, "exited")
+                self._note(instance, f"ended by itself, exit code {found.exit_code}")
                 self._observe(instance, found.assignment, "exited", exit_code=found.exit_code)
             elif want.want == "running" and found.is_alive and self._is_unconfirmed(found, want):
                 # Started by this agent's last life, or by nobody it remembers: it runs, and is
@@ -295,6 +334,7 @@ class Agent:
             if now - since >= LIST_SECONDS:
                 del self._missing[instance]
                 del self.kept[instance]
+                self._note(instance, "its disk is gone")
                 self._observe(instance, kept.assignment, "disk_gone")
 
     # --- steps -----------------------------------------------------------------------------------
@@ -329,6 +369,7 @@ class Agent:
                 self._keep(step.instance, step.assignment, "loading", reboots=step.reboots)
                 self._observe(step.instance, step.assignment, "loading")
             log.info(step.kind, instance=step.instance, assignment=step.assignment)
+            self._note(step.instance, f"{step.kind} under assignment {step.assignment}")
             self._tried_at.pop(step.instance, None)
             self.crew.begin(step, spec)
 
@@ -341,7 +382,7 @@ class Agent:
         if wanted is None or step.kind not in {"start", "reboot"}:
             return None
         try:
-            return spec_of(wanted)
+            return spec_of(wanted, self.wanted.volumes)
         except LaunchError as error:
             self._refuse(step, error)
             return None
@@ -354,6 +395,7 @@ class Agent:
             return
         if done.trouble is not None:
             log.warning("a step failed", kind=step.kind, instance=step.instance, why=done.trouble)
+            self._note(step.instance, f"{step.kind} failed, and is tried again: {done.trouble}")
             self._tried_at[step.instance] = self._monotonic()
             return
         self._lost.discard(step.instance)
@@ -379,6 +421,7 @@ class Agent:
             case "remove":
                 self.found.pop(step.instance, None)
                 self.kept.pop(step.instance, None)
+                self.diary.forget(step.instance)
                 self._observe(step.instance, step.assignment, "exited")
 
     def _confirm(self, found: Found, connection: Connection | None) -> None:
@@ -392,10 +435,13 @@ class Agent:
         if not is_same and want is not None:
             reboots = want.reboots
         self._keep(found.instance, found.assignment, "running", reboots=reboots)
+        self._note(found.instance, f"runs under assignment {found.assignment}")
         self._observe(found.instance, found.assignment, "running", connection=connection)
+        self._tell_running()
 
     def _refuse(self, step: Step, error: LaunchError) -> None:
         log.warning("launch failed", instance=step.instance, code=error.reason, why=str(error))
+        self._note(step.instance, f"cannot be started ({error.reason}): {error}")
         self._keep(step.instance, step.assignment, "failed", reboots=step.reboots)
         self._observe(step.instance, step.assignment, "launch_failed", reason=error.reason)
 
@@ -505,6 +551,7 @@ class Agent:
                 if off_the_bus.isdisjoint(found.gpu_uuids):
                     # What fell off the bus is told by the senses, with its UUID.
                     self._say("instance_gpu_lost", instance=instance)
+                self._note(instance, "its GPUs are not seen any more")
                 self._observe(instance, found.assignment, "gpu_lost")
 
     # --- telling ---------------------------------------------------------------------------------
@@ -519,12 +566,12 @@ class Agent:
         reason: str | None = None,
         connection: Connection | None = None,
     ) -> None:
-        self._observed.append(
+        self._telling.observe(
             Observation(
                 instance=instance,
                 assignment=assignment,
                 state=state,
-                at=self._senses.second or int(time.time()),
+                at=0,
                 exit_code=exit_code,
                 reason=None if reason is None else reason[:_REASON_CHARS],
                 ports=connection.ports or None if connection is not None else None,
@@ -534,22 +581,25 @@ class Agent:
         )
 
     def _say(self, kind: Any, *, instance: int | None = None, detail: str | None = None) -> None:
-        at = self._senses.second or int(time.time())
-        event = HealthEvent(at=at, kind=kind, instance=instance, detail=detail)
-        if len(self._health) < _MAX_HEALTH:
-            self._health.append(event)
+        self._telling.say(HealthEvent(at=0, kind=kind, instance=instance, detail=detail))
+
+    def _note(self, instance: int, text: str) -> None:
+        self.diary.note(instance, self._senses.second or int(time.time()), text)
 
     def _seal(self, *, is_last: bool = False) -> None:
         """Seal what is due: a full window, news at once, or all that is finished at the end."""
         now = self._monotonic()
-        is_news = bool(self._observed or self._answers)
+        is_news = self._telling.is_news
         silent = now - (self._began_at if self.contact_at is None else self.contact_at)
         step = seal_seconds(
             self._report_seconds, self._stage, silent, is_idle=not self.found and not is_news
         )
         is_due = now - self._sealed_at >= step
         is_due |= self._senses.has_news and now - self._sealed_at >= 1.0
-        if not (is_due or is_last or is_news) or self._senses.second is None:
+        if self._senses.second is None:
+            self._keep_untold()
+            return
+        if not (is_due or is_last or is_news):
             return
         if not is_last and now - self._sealed_at < (_EMPTY_SECONDS if is_news else 1.0):
             return
@@ -560,14 +610,21 @@ class Agent:
             if not self._seal_one(attested):
                 return
             attested = self._senses.attest()
-        if self._observed or self._answers or self._health or self._senses.has_news:
+        if not self._telling.is_empty or self._senses.has_news:
             self._seal_one(self._senses.news())
+
+    def _keep_untold(self) -> None:
+        """Without the time nothing can be sealed: what was done and seen outlives this agent."""
+        if self._telling.is_empty and not self._saved:
+            return
+        untold = msgspec.json.encode(_Untold(self._telling.stored(), list(self.kept.values())))
+        if untold != self._saved:
+            self._spool.save("untold", untold)
+            self._saved = untold
 
     def _seal_one(self, attested: Attested) -> bool:
         """Seal one window with all that waits to be told; false when it must be tried again."""
-        observed, answers = self._observed[:_MAX_OBSERVED], self._answers[:_MAX_HEALTH]
-        room = max(0, _MAX_HEALTH - len(attested.health))
-        told = self._health[:room]
+        batch = self._telling.batch(_MAX_HEALTH - len(attested.health))
         lean = self._stage == "full"
         blocks = [_without_utilisation(one) for one in attested.blocks] if lean else attested.blocks
 
@@ -580,17 +637,18 @@ class Agent:
                 start,
                 count,
                 kept,
-                observed,
-                health=[*attested.health, *told][:_MAX_HEALTH],
+                batch.observed,
+                health=[*attested.health, *batch.health][:_MAX_HEALTH],
                 gpus=[] if lean else attested.gpus,
                 inventory=attested.inventory,
-                answers=answers,
+                answers=batch.answers,
                 clock=attested.clock,
             )
 
         states: Mapping[str, bytes] = {
             "senses": attested.state,
             "kept": msgspec.json.encode(list(self.kept.values())),
+            "untold": b"",
         }
         second = self._senses.second or int(time.time())
         try:
@@ -604,9 +662,8 @@ class Agent:
             # The server would refuse it for ever: better a hole than an agent that goes no further.
             log.exception("a report cannot be sealed", start=attested.start, why=str(error))
         self._unsealed = None
-        del self._observed[: len(observed)]
-        del self._answers[: len(answers)]
-        del self._health[: len(told)]
+        self._telling.told(batch)
+        self._saved = b""
         self._sealed_at = self._monotonic()
         self.sealed += 1
         self._note_stage()
@@ -653,6 +710,10 @@ class Agent:
 
 def _nobody() -> None:
     """Nobody waits for reports."""
+
+
+def _nothing(_: Collection[Found]) -> None:
+    """Nobody asks what runs."""
 
 
 def _lives(found: Found) -> bool:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from adapters.hostagent.runtime.port import (
+    LOG_BYTES,
     Connection,
     Found,
     LaunchError,
@@ -33,7 +34,9 @@ from adapters.hostagent.runtime.port import (
     Runtime,
     RuntimeEvent,
     RuntimeFault,
+    last_lines,
 )
+from ledger.domain.hardware import ConnectionPort
 
 _SHIM: Final = Path(__file__).with_name("shim.py")
 _START_SECONDS: Final = 10.0
@@ -86,6 +89,7 @@ class ProcessRuntime(Runtime):
     def start(self, spec: LaunchSpec) -> Found:
         """Let the instance run; its disk is made, or kept as it is."""
         folder = self.root / str(spec.instance)
+        self._require_able(spec)
         argv = _command_of(spec)
         known = self.inspect(folder.name)
         if known is not None and known.is_alive:
@@ -111,6 +115,7 @@ class ProcessRuntime(Runtime):
                 "instance": spec.instance,
                 "assignment": spec.assignment,
                 "gpu_uuids": list(spec.gpu_uuids),
+                "ports": [[one.container_port, one.protocol] for one in spec.ports],
             },
         )
         orders = {
@@ -173,19 +178,33 @@ class ProcessRuntime(Runtime):
             return True
         return Path(f"/proc/{found.pid}/root/dev/nvidiactl").exists()
 
-    def logs(self, container: str, tail: int) -> bytes:
+    def logs(self, container: str, tail: int | None) -> bytes:
         """The last lines of its output."""
         folder = self._folder(container)
         text = b""
-        for name in ("output.log.1", "output.log"):
-            if folder is not None:
-                with contextlib.suppress(OSError):
-                    text += (folder / name).read_bytes()
-        return b"".join(text.splitlines(keepends=True)[-tail:]) if tail > 0 else b""
+        if folder is not None:
+            for name in ("output.log", "output.log.1"):
+                if len(text) < LOG_BYTES:
+                    text = _end_of(folder / name, LOG_BYTES - len(text)) + text
+        return last_lines(text, tail)
 
     def connection(self, container: str) -> Connection:
-        """No port is published: in a network of its own nobody reaches the instance."""
-        return Connection(ports=[])
+        """The ports that it was to have, on the host's network; in one of its own there are none.
+
+        Whether the instance listens there is its own affair.
+        """
+        folder = self._folder(container)
+        meta = None if folder is None else _read(folder / "meta.json")
+        ports = [] if meta is None else meta.get("ports", [])
+        return Connection(
+            ports=[
+                ConnectionPort(container_port=number, host_port=number, protocol=protocol)
+                for number, protocol in ports
+            ]
+        )
+
+    def remove_volume(self, volume: int) -> None:
+        """There are none: a launch with a volume is refused."""
 
     def faults(self) -> Sequence[RuntimeFault]:
         """What this machine does not allow."""
@@ -220,6 +239,28 @@ class ProcessRuntime(Runtime):
         """What the running instance has of its own: pid, net, ipc, mount, user."""
         run = _read(self.root / str(instance) / "run.json")
         return () if run is None else tuple(run["isolation"])
+
+    def _require_able(self, spec: LaunchSpec) -> None:
+        """Refuse what plain processes cannot be given, with the way out."""
+        lacks = [
+            ("way in by ssh (`runtype`)", spec.has_ssh),
+            ("notebook server (`runtype`)", spec.jupyter is not None),
+            ("user of one's choice (`user`)", spec.user is not None),
+            ("host name (`hostname`)", spec.hostname is not None),
+            ("volumes", bool(spec.mounts)),
+            ("ports that are reached from outside", bool(spec.ports) and self._network == "own"),
+            (
+                "other number for a port outside than inside",
+                any(one.host_port not in {None, one.container_port} for one in spec.ports),
+            ),
+        ]
+        missing = [what for what, is_wished in lacks if is_wished]
+        if missing:
+            message = (
+                f"this host runs plain processes and has no {', no '.join(missing)}:"
+                " leave it out, or rent a machine that runs containers"
+            )
+            raise LaunchError("bad_configuration", message)
 
     # --- the folder ------------------------------------------------------------------------------
 
@@ -300,6 +341,8 @@ class ProcessRuntime(Runtime):
 
 
 def _command_of(spec: LaunchSpec) -> list[str]:
+    if spec.entrypoint:
+        return [spec.entrypoint, *spec.args]
     if spec.onstart:
         return ["/bin/sh", "-c", spec.onstart, "onstart", *spec.args]
     if spec.args:
@@ -350,6 +393,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found
+
+
+def _end_of(path: Path, size: int) -> bytes:
+    """The last *size* bytes of a file; nothing where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return file.read(size)
+    except OSError:
+        return b""
 
 
 def _exit_of(folder: Path) -> dict[str, Any] | None:
