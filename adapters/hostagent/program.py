@@ -51,8 +51,17 @@ class Options(NamedTuple):
     """Where renters reach this machine; null: found out, where it is not translated."""
 
 
-def run(home: AgentHome, options: Options) -> int:
+def run(
+    home: AgentHome,
+    options: Options,
+    sensing: Callable[[SqliteSpool, Enrolled], Senses] | None = None,
+) -> int:
     """Run the agent in *home* until SIGINT or SIGTERM; returns the exit code.
+
+    Args:
+        home: Its folder.
+        options: How it is run.
+        sensing: Makes the sensing half; null: that of this machine, as it was enrolled.
 
     Raises:
         NotFoundError: `not_enrolled`.
@@ -65,7 +74,7 @@ def run(home: AgentHome, options: Options) -> int:
         spool = SqliteSpool(home.spool_file, enrolled.machine)
         try:
             runtime = make_runtime(home, options)
-            senses = make_senses(spool, enrolled)
+            senses = (sensing or make_senses)(spool, enrolled)
             _work(home, enrolled.server, identity, spool, runtime, senses, options)
         finally:
             spool.close()

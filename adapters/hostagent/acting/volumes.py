@@ -22,6 +22,11 @@ class Volumes:
         self._removed: set[int] = set()
         self._busy = threading.Lock()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being removed."""
+        return self._busy.locked()
+
     def take(self, wanted: Sequence[DesiredVolume]) -> None:
         """The server says which volumes are kept and which are gone; returns at once."""
         gone = {one.volume for one in wanted if one.want == "gone"}
