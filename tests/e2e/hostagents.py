@@ -26,6 +26,7 @@ from ledger.store.database import Connection
 from tests.e2e.serving import ROOT, wait_for
 
 _SECONDS: Final = 30.0
+_START_SECONDS: Final = 180.0
 
 
 class HostAgent:
@@ -96,7 +97,7 @@ class HostAgent:
                 stderr=errors,
                 start_new_session=True,
             )
-        wait_for(self._answers, _SECONDS, f"the agent to answer:\n{self.log()}")
+        wait_for(self._answers, _START_SECONDS, f"the agent to answer:\n{self.log()}")
 
     def kill(self) -> None:
         """`kill -9`; its instances go on."""
