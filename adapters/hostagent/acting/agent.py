@@ -303,7 +303,9 @@ class Agent:
     def _is_unconfirmed(self, found: Found, want: DesiredInstance) -> bool:
         kept = self.kept.get(found.instance)
         return found.assignment == want.assignment and (
-            kept is None or kept.assignment != found.assignment or kept.phase != "running"
+            kept is None
+            or kept.assignment != found.assignment
+            or kept.phase not in {"running", "failed"}
         )
 
     def _notice_strangers(self, listed: list[Found]) -> None:
@@ -333,7 +335,8 @@ class Agent:
             since = self._missing.setdefault(instance, now)
             if now - since >= LIST_SECONDS:
                 del self._missing[instance]
-                del self.kept[instance]
+                # Not forgotten: whatever still runs there is not confirmed once more.
+                self._keep(instance, kept.assignment, "failed")
                 self._note(instance, "its disk is gone")
                 self._observe(instance, kept.assignment, "disk_gone")
 
