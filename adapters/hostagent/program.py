@@ -134,7 +134,7 @@ def _work(
         report_seconds=options.report_seconds,
     )
     delivery = Delivery(client, spool, on_heard=agent.hear, stand_in=stand_in)
-    agent.on_sealed = delivery.wake
+    agent.sealer.on_sealed = delivery.wake
     calls = SignedCalls(server, spool.machine, identity, second=second)
     scribe = Scribe(calls, runtime, agent.diary)
     ways_in = WaysIn(calls, runtime, options.public_ip or public_address(server))

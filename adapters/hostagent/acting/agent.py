@@ -11,24 +11,23 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import structlog
 
 from adapters.hostagent.acting.answers import Answerer
 from adapters.hostagent.acting.crew import Crew, Done
 from adapters.hostagent.acting.diary import Diary
 from adapters.hostagent.acting.plan import Kept, Situation, Step, ended_by_itself, plan
-from adapters.hostagent.acting.senses import Attested, Senses, Watched
-from adapters.hostagent.acting.telling import Telling
+from adapters.hostagent.acting.probes import Probes
+from adapters.hostagent.acting.sealing import Sealer
+from adapters.hostagent.acting.senses import Senses, Watched
 from adapters.hostagent.acting.wanted import Wanted
 from adapters.hostagent.delivery import Heard
-from adapters.hostagent.pace import seal_seconds
-from adapters.hostagent.reports import ReportChain, SealedReport, Signer
+from adapters.hostagent.reports import Signer
 from adapters.hostagent.runtime.launching import spec_of
 from adapters.hostagent.runtime.port import (
     Connection,
@@ -38,25 +37,19 @@ from adapters.hostagent.runtime.port import (
     Runtime,
     RuntimeUnavailableError,
 )
-from adapters.hostagent.spool import SqliteSpool, Stage
+from adapters.hostagent.spool import SqliteSpool
 from ledger.domain.acknowledgement import Desired, DesiredInstance
 from ledger.domain.usage import (
-    UNKNOWN_UTILISATION,
     HealthEvent,
-    InstanceBlock,
     Observation,
     TickState,
 )
 from ledger.errors import UnavailableError
 
 LIST_SECONDS: Final = 10.0
-PROBE_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 2.0
 _TURN_SECONDS: Final = 0.2
-_EMPTY_SECONDS: Final = 0.1
-"""Reports that attest no second come at most ten times a second."""
 _REASON_CHARS: Final = 256
-_MAX_HEALTH: Final = 256
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -67,13 +60,6 @@ class _Wish(NamedTuple):
     desired: Desired
     sent_ns: int
     received_ns: int
-
-
-class _Untold(msgspec.Struct):
-    """What could not be sealed: the news, and the agent's memory that goes with it."""
-
-    news: bytes
-    kept: list[Kept]
 
 
 class Agent:
@@ -107,10 +93,15 @@ class Agent:
             monotonic: Seconds that never go back.
         """
         self._runtime, self._senses, self._spool = runtime, senses, spool
-        self._signer, self._answerer = signer, answerer
-        self._report_seconds = report_seconds
-        self.on_sealed: Callable[[], None] = _nobody
-        """Called after every report."""
+        self._answerer = answerer
+        self.sealer = Sealer(
+            senses=senses,
+            spool=spool,
+            signer=signer,
+            report_seconds=report_seconds,
+            monotonic=monotonic,
+        )
+        self.kept, self._telling = self.sealer.kept, self.sealer.telling
         self.on_running: Callable[[Collection[Found]], None] = _nothing
         """Called with what runs as it is wanted, at every look into the runtime."""
         self.diary = Diary()
@@ -120,41 +111,20 @@ class Agent:
         self._ending = threading.Event()
         self._heard: SimpleQueue[Heard | _Wish] = SimpleQueue()
         self.wanted = Wanted(spool.load("desired"))
-        untold = spool.load("untold")
-        before = msgspec.json.decode(untold, type=_Untold) if untold else None
-        kept = msgspec.json.decode(spool.load("kept") or b"[]", type=list[Kept])
-        self.kept: dict[int, Kept] = {
-            one.instance: one for one in (kept if before is None else before.kept)
-        }
-        self._telling = Telling(
-            lambda: senses.second,
-            senses.boot_id,
-            None if before is None else before.news,
-            monotonic,
-        )
-        self._saved = untold or b""
-        """What the spool holds of news that could not be sealed."""
         self.found: dict[int, Found] = {}
         self.crew = Crew(runtime, self._woken.set)
         self.contact_at: float | None = None
         """Monotonic second of the last answer; null before the first of this run."""
-        self.sealed = 0
         self._began_at = monotonic()
         self._is_listed = False
         self._list_at = 0.0
-        self._probe_at = monotonic() + PROBE_SECONDS
         self._look_ns = 0
-        self._sealed_at = 0.0
         self._tried_at: dict[int, float] = {}
-        self._lost: set[int] = set()
-        """Instances whose GPUs are not seen inside any more."""
-        self._probed: SimpleQueue[tuple[Found, bool]] = SimpleQueue()
+        self.probes = Probes(runtime, self._woken.set, monotonic)
         self._missing: dict[int, float] = {}
         """Instance that should have a disk and has none → since when."""
         self._foreign: set[str] = set()
         self._is_hinted = False
-        self._unsealed: Attested | None = None
-        self._stage: Stage = "ok"
 
     # --- called from other threads ---------------------------------------------------------------
 
@@ -244,6 +214,17 @@ class Agent:
         if is_news:
             with contextlib.suppress(UnavailableError):
                 self._spool.save("desired", self.wanted.stored())
+
+    @property
+    def _silent_seconds(self) -> float:
+        """Since the last answer of the server, or the beginning."""
+        contact = self._began_at if self.contact_at is None else self.contact_at
+        return self._monotonic() - contact
+
+    def _seal(self, *, is_last: bool = False) -> None:
+        self.sealer.seal(
+            silent_seconds=self._silent_seconds, is_idle=not self.found, is_last=is_last
+        )
 
     # --- what runs -------------------------------------------------------------------------------
 
@@ -344,7 +325,6 @@ class Agent:
 
     def _situation(self) -> Situation:
         now = self._monotonic()
-        contact = self._began_at if self.contact_at is None else self.contact_at
         ready = [one for one in self.wanted.instances if self.wanted.spec(one) is not None]
         waiting = {instance for instance, at in self._tried_at.items() if now < at + _RETRY_SECONDS}
         return Situation(
@@ -355,8 +335,8 @@ class Agent:
             ready=ready,
             boot_id=self._senses.boot_id,
             now=self._senses.second or int(time.time()),
-            silent_seconds=now - contact,
-            may_start=self._stage != "full",
+            silent_seconds=self._silent_seconds,
+            may_start=self.sealer.stage != "full",
         )
 
     def _step(self) -> None:
@@ -401,7 +381,7 @@ class Agent:
             self._note(step.instance, f"{step.kind} failed, and is tried again: {done.trouble}")
             self._tried_at[step.instance] = self._monotonic()
             return
-        self._lost.discard(step.instance)
+        self.probes.lost.discard(step.instance)
         match step.kind:
             case "start" | "reboot":
                 assert done.found is not None
@@ -474,7 +454,7 @@ class Agent:
     def _look(self) -> None:
         if time.monotonic_ns() < self._look_ns:
             return
-        self._probe()
+        self.probes.ask(self.found, self.crew.busy, self._senses.doubtful)
         self._notice_losses()
         self._senses.look([self._watched(one) for one in self._on_host()])
         self._look_ns = self._senses.next_look_ns(time.monotonic_ns())
@@ -504,58 +484,22 @@ class Agent:
         if found is None:
             return "stopped"
         if found.is_alive and self._lives(found):
-            if instance in self._lost:
+            if instance in self.probes.lost:
                 return "gpu_lost"
             return "frozen" if found.state == "paused" else "running"
         kept = self.kept.get(instance)
         is_exit = kept is not None and kept.phase in {"running", "exited"}
         return "exited" if is_exit else "stopped"
 
-    def _probe(self) -> None:
-        """Look from inside, every minute and on doubt: the host may see GPUs that it lost."""
-        now = self._monotonic()
-        doubtful = set(self._senses.doubtful)
-        if now >= self._probe_at:
-            self._probe_at = now + PROBE_SECONDS
-            doubtful |= self.found.keys()
-        for instance in doubtful:
-            found = self.found.get(instance)
-            if found is None or not found.is_alive or instance in self.crew.busy:
-                continue
-            # Beside the loop: a hung driver must not cost the others their seconds.
-            threading.Thread(
-                target=self._probe_one, args=[found], name=f"probe-{instance}", daemon=True
-            ).start()
-
-    def _probe_one(self, found: Found) -> None:
-        self._probed.put((found, self._runtime.probe(found.id)))
-        self._woken.set()
-
     def _notice_losses(self) -> None:
         """Take in what probes found, and what fell off the bus."""
         off_the_bus = self._senses.lost_gpus
-        losses = {
-            one.instance: one
-            for one in self.found.values()
-            if one.is_alive and not off_the_bus.isdisjoint(one.gpu_uuids)
-        }
-        while not self._probed.empty():
-            found, is_good = self._probed.get()
-            now_found = self.found.get(found.instance)
-            if now_found is None or now_found.pid != found.pid:
-                continue  # It was started anew since it was asked.
-            if not is_good:
-                losses[found.instance] = found
-            elif found.instance not in losses:
-                self._lost.discard(found.instance)
-        for instance, found in losses.items():
-            if instance not in self._lost and instance not in self.crew.busy:
-                self._lost.add(instance)
-                if off_the_bus.isdisjoint(found.gpu_uuids):
-                    # What fell off the bus is told by the senses, with its UUID.
-                    self._say("instance_gpu_lost", instance=instance)
-                self._note(instance, "its GPUs are not seen any more")
-                self._observe(instance, found.assignment, "gpu_lost")
+        for found in self.probes.losses(self.found, self.crew.busy, off_the_bus):
+            if off_the_bus.isdisjoint(found.gpu_uuids):
+                # What fell off the bus is told by the senses, with its UUID.
+                self._say("instance_gpu_lost", instance=found.instance)
+            self._note(found.instance, "its GPUs are not seen any more")
+            self._observe(found.instance, found.assignment, "gpu_lost")
 
     # --- telling ---------------------------------------------------------------------------------
 
@@ -589,98 +533,6 @@ class Agent:
     def _note(self, instance: int, text: str) -> None:
         self.diary.note(instance, self._senses.second or int(time.time()), text)
 
-    def _seal(self, *, is_last: bool = False) -> None:
-        """Seal what is due: a full window, news at once, or all that is finished at the end."""
-        now = self._monotonic()
-        is_news = self._telling.is_news
-        silent = now - (self._began_at if self.contact_at is None else self.contact_at)
-        step = seal_seconds(
-            self._report_seconds, self._stage, silent, is_idle=not self.found and not is_news
-        )
-        is_due = now - self._sealed_at >= step
-        is_due |= self._senses.has_news and now - self._sealed_at >= 1.0
-        if self._senses.second is None:
-            self._keep_untold()
-            return
-        if not (is_due or is_last or is_news):
-            return
-        if not is_last and now - self._sealed_at < (_EMPTY_SECONDS if is_news else 1.0):
-            return
-        attested = self._unsealed or self._senses.attest()
-        if attested is None and not (is_news or self._senses.has_news):
-            return
-        while attested is not None:
-            if not self._seal_one(attested):
-                return
-            attested = self._senses.attest()
-        if not self._telling.is_empty or self._senses.has_news:
-            self._seal_one(self._senses.news())
-
-    def _keep_untold(self) -> None:
-        """Without the time nothing can be sealed: what was done and seen outlives this agent."""
-        if self._telling.is_empty and not self._saved:
-            return
-        untold = msgspec.json.encode(_Untold(self._telling.stored(), list(self.kept.values())))
-        if untold != self._saved:
-            self._spool.save("untold", untold)
-            self._saved = untold
-
-    def _seal_one(self, attested: Attested) -> bool:
-        """Seal one window with all that waits to be told; false when it must be tried again."""
-        batch = self._telling.batch(_MAX_HEALTH - len(attested.health))
-        lean = self._stage == "full"
-        blocks = [_without_utilisation(one) for one in attested.blocks] if lean else attested.blocks
-
-        def make(chain: ReportChain) -> SealedReport:
-            start, count, kept = attested.start, attested.count, blocks
-            if start < chain.sealed_until:
-                # It was committed though the answer did not come back: only what was not is left.
-                start, count, kept = max(chain.sealed_until, start), 0, []
-            return chain.seal(
-                start,
-                count,
-                kept,
-                batch.observed,
-                health=[*attested.health, *batch.health][:_MAX_HEALTH],
-                gpus=[] if lean else attested.gpus,
-                inventory=attested.inventory,
-                answers=batch.answers,
-                clock=attested.clock,
-            )
-
-        states: Mapping[str, bytes] = {
-            "senses": attested.state,
-            "kept": msgspec.json.encode(list(self.kept.values())),
-            "untold": b"",
-        }
-        second = self._senses.second or int(time.time())
-        try:
-            self._spool.seal(self._signer, self._senses.boot_id, second, make, states)
-        except UnavailableError as error:
-            log.error("cannot seal", reason=error.message)  # noqa: TRY400 - a full disk
-            self._unsealed = attested
-            self._sealed_at = self._monotonic()
-            return False
-        except ValueError as error:
-            # The server would refuse it for ever: better a hole than an agent that goes no further.
-            log.exception("a report cannot be sealed", start=attested.start, why=str(error))
-        self._unsealed = None
-        self._telling.told(batch)
-        self._saved = b""
-        self._sealed_at = self._monotonic()
-        self.sealed += 1
-        self._note_stage()
-        self.on_sealed()
-        return True
-
-    def _note_stage(self) -> None:
-        stage = self._spool.stage
-        if stage != self._stage:
-            log.warning("spool", stage=stage)
-            if stage != "ok" and self._stage == "ok":
-                self._say("spool_high", detail=stage)
-            self._stage = stage
-
     def status(self) -> dict[str, Any]:
         """What a person wants to know of the agent now."""
         contact = self.contact_at
@@ -706,13 +558,9 @@ class Agent:
             "last_answer_seconds_ago": None
             if contact is None
             else round(self._monotonic() - contact, 1),
-            "stage": self._stage,
-            "sealed": self.sealed,
+            "stage": self.sealer.stage,
+            "sealed": self.sealer.sealed,
         }
-
-
-def _nobody() -> None:
-    """Nobody waits for reports."""
 
 
 def _nothing(_: Collection[Found]) -> None:
@@ -730,7 +578,3 @@ def _lives(found: Found) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _without_utilisation(block: InstanceBlock) -> InstanceBlock:
-    return msgspec.structs.replace(block, util=bytes([UNKNOWN_UTILISATION]) * block.count)
