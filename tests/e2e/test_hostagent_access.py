@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,21 +21,22 @@ class Place:
 
     def __init__(self) -> None:
         """Start everything."""
-        self.serving = Serving()
-        self.serving.start()
-        host = self.serving.person("hannah", "host")
-        self.rita = self.serving.person("rita", "renter", "100")
-        self.machine = self.serving.machine(host)
-        options = ("--network", "host", "--public-ip", ADDRESS)
-        self.agent = HostAgent(self.serving.url, self.machine.token, options=options)
-        self.agent.start()
-        self.serving.list_machine(self.machine)
-        until(lambda: self.agent.status()["last_answer_seconds_ago"] is not None, "an answer")
+        with contextlib.ExitStack() as started:
+            self.serving = started.enter_context(Serving())
+            host = self.serving.person("hannah", "host")
+            self.rita = self.serving.person("rita", "renter", "100")
+            self.machine = self.serving.machine(host)
+            options = ("--network", "host", "--public-ip", ADDRESS)
+            self.agent = HostAgent(self.serving.url, self.machine.token, options=options)
+            started.callback(self.agent.close)
+            self.agent.start()
+            self.serving.list_machine(self.machine)
+            until(lambda: self.agent.status()["last_answer_seconds_ago"] is not None, "an answer")
+            self._started = started.pop_all()
 
     def close(self) -> None:
         """End everything."""
-        self.agent.close()
-        self.serving.close()
+        self._started.close()
 
     def rent(self, **launch: Any) -> int:
         """Rent the machine, and wait until the instance runs or could not be started."""

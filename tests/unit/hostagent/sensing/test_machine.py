@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapters.hostagent.collector.protocol import GpuIdentity, Versions
-from adapters.hostagent.collector.supervisor import pci_gpus
+from adapters.hostagent.kernel_gpus import pci_gpus
 from adapters.hostagent.sensing.inventory import is_same_hardware, measure_disk, take_inventory
 from adapters.hostagent.sensing.kernel_log import KernelFault, KernelLog
 from adapters.hostagent.sensing.processes import Containers, container_of, inside_pid, process
