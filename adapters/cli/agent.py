@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
 import sys
@@ -104,6 +105,12 @@ def run(
         Literal["own", "agent"],
         Parameter(help="User of plain processes: a number of their own, or the agent's."),
     ] = "own",
+    public_ip: Annotated[
+        str | None,
+        Parameter(
+            help="Address by which renters reach this machine; default: its own, if the world can."
+        ),
+    ] = None,
 ) -> int:
     """Run the agent until SIGTERM: obey, measure, sign, send. Instances go on without it.
 
@@ -118,6 +125,7 @@ def run(
         metrics_port=metrics_port or None,
         network=network,
         user=instance_user,
+        public_ip=None if public_ip is None else _address(public_ip),
     )
     return work(_home(state), options)
 
@@ -246,6 +254,19 @@ def logs(
 
     sys.stdout.write(call(_home(state).socket, "logs", instance=instance, tail=tail))
     return 0
+
+
+def _address(text: str) -> str:
+    """An IP address as it is written.
+
+    Raises:
+        RejectedError: `invalid_args`.
+    """
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        message = f"--public-ip {text}: this is no IP address such as 203.0.113.9"
+        raise RejectedError("invalid_args", message) from None
 
 
 def _home(state: Path | None) -> AgentHome:

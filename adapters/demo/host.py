@@ -1,67 +1,49 @@
-"""A simulated host as a process of its own: it enrols, obeys, signs and posts, like a real agent.
+"""One host of the demo: the real agent, enrolled and run in a folder of its own.
 
-Started by the demo as `python -m adapters.demo.host URL TOKEN GPUS SEED`. Only the machine behind
-it is simulated; identity, reports, courier and client are those of the agent.
+Started as `python -m adapters.demo.host URL TOKEN GPUS FOLDER`. Renters' commands run as processes.
+Where `FAKE_NVML_CONTROL` is set, the stub of the driver shows the GPUs; else they are names only.
 """
 
 from __future__ import annotations
 
-import hashlib
+import ctypes
 import os
 import secrets
+import signal
 import sys
-import time
+from pathlib import Path
+from typing import Final
 
-import httpx
+from adapters.hostagent.home import AgentHome
+from adapters.hostagent.program import Options, run
+from adapters.hostagent.runtime.process import ProcessRuntime
 
-from adapters.hostagent.client import UsageClient, enrol
-from adapters.hostagent.courier import Courier, MemorySpool
-from adapters.hostagent.identity import HostIdentity
-from adapters.hostagent.reports import new_epoch
-from adapters.hostagent.simulated import SimulatedHost
-from ledger.domain.acknowledgement import UsageAnswer
-
-_MEGABYTE = 1_000_000
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def main() -> int:
-    """Run until the process that started this one is gone."""
-    url, token, gpus, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    parent = os.getppid()
-    identity = HostIdentity.from_seed(hashlib.sha256(secrets.token_bytes(32)).digest())
-    uuids = [f"GPU-{secrets.token_hex(8)}" for _ in range(gpus)]
-    with httpx.Client(timeout=10) as http:
-        machine = enrol(url, token, identity, uuids, http=http)
-        host = SimulatedHost(
-            machine,
-            identity,
-            now=int(time.time()),
-            epoch=new_epoch(),
-            boot_id=secrets.token_hex(8),
-            report_seconds=1,
-            idle_window_seconds=1,
-            boot_seconds=1,
-        )
+    """Enrol, and work until SIGTERM or the end of the process that started this one."""
+    url, token, gpus, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    home = AgentHome(folder)
+    sensing = None
+    if "FAKE_NVML_CONTROL" in os.environ:
+        # The binding of NVML is an extra (`gpuledger[agent]`).
+        from adapters.demo.gpus import inventory_of_gpus, senses_of_gpus  # noqa: PLC0415
 
-        def heard(answer: UsageAnswer) -> None:
-            for ack in answer.acks:
-                if ack.machine == machine and ack.desired is not None:
-                    host.obey(ack.desired, max(host.now, int(time.time())))
-
-        spool = MemorySpool()
-        courier = Courier(UsageClient(url, http), spool, on_answer=heard)
-        while os.getppid() == parent:
-            now = max(host.now, int(time.time()))
-            for container in host.containers.values():
-                load = host.loads[container.instance]
-                if load.up_bytes_per_second == 0:
-                    up, down = (20 + 7 * seed) * _MEGABYTE, (60 + 13 * seed) * _MEGABYTE
-                    host.set_traffic(container.instance, now, up, down)
-            for sealed in host.seal(now):
-                spool.put(sealed)
-            courier.drain(give_up_after=1)
-            time.sleep(0.5 - time.time() % 0.5)
-    return 0
+        stock, sensing = inventory_of_gpus(), senses_of_gpus
+        home.enrol(url, token, [one.uuid for one in stock.gpus], stock)
+    else:
+        uuids = [f"GPU-{secrets.token_hex(8)}" for _ in range(gpus)]
+        home.enrol(url, token, uuids, None, simulated=True)
+    try:
+        options = Options(runtime="process", report_seconds=1, metrics_port=None)
+        return run(home, options, sensing)
+    finally:
+        # An agent leaves its instances running; nobody comes back to these.
+        runtime = ProcessRuntime(home.instances)
+        for one in runtime.list():
+            runtime.remove(one.id)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from adapters.demo.machines import Machines, machines
 from ledger.domain.ids import rfc3339
 from ledger.domain.money import format_dollars, parse_dollars
 from ledger.errors import UnavailableError
@@ -34,6 +36,7 @@ _MACHINES: Final = (
     ("H100 SXM", 8, "2.40"),
 )
 _STORAGE: Final = "0.15"
+_JOB: Final = "n=0; while :; do echo step $((n += 1)); sleep 1; done"
 _LAST_SECONDS: Final = 6
 """What dave keeps, in seconds of his burn."""
 
@@ -48,6 +51,7 @@ class _Stage:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, int] = field(default_factory=dict)
+    hosts: Machines | None = None
     http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=10))
 
     def call(self, who: str, method: str, path: str, body: Any = None) -> Any:
@@ -105,11 +109,14 @@ def _free_port() -> int:
         return port
 
 
-def _spawn(stage: _Stage, *arguments: str) -> subprocess.Popen[bytes]:
+def _spawn(
+    stage: _Stage, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(  # noqa: S603 - this program itself
         [sys.executable, "-m", *arguments],
         stdout=subprocess.PIPE,
         stderr=(stage.home / "demo.log").open("ab"),
+        env=environment,
         start_new_session=True,
     )
     stage.processes.append(process)
@@ -153,29 +160,45 @@ def _person(stage: _Stage, name: str, role: str, credit: str | None = None) -> N
 
 
 def _bring_hosts(stage: _Stage) -> list[int]:
+    stage.hosts = machines(stage.home / "driver")
     stage.console.print(
-        "[bold]2.[/] three hosts, each a process that signs every second with its own key …",
+        f"[bold]2.[/] three hosts ({stage.hosts.said}), each signing every second with its own"
+        " key …",
         highlight=False,
     )
-    machines = []
-    for seed, (model, gpus, price) in enumerate(_MACHINES):
+    numbers = [_begin_host(stage, seed) for seed in range(len(_MACHINES))]
+    for seed, machine in enumerate(numbers):
+        model, gpus, price = _MACHINES[seed]
         host = f"host-{seed + 1}"
-        _person(stage, host, "host")
-        spec = {
-            "gpus": gpus, "gpu_name": model, "gpu_ram_gb": 24, "cpu_cores": 8 * gpus,
-            "ram_gb": 64 * gpus, "disk_gb": 2_000 * gpus, "up_mbps": 10_000, "down_mbps": 10_000,
-        }  # fmt: skip
-        machine = stage.call(host, "POST", "/v1/machines", spec)["machine_id"]
-        token = stage.call(host, "POST", f"/v1/machines/{machine}/enrolment-tokens")["token"]
-        _spawn(stage, "adapters.demo.host", stage.url, token, str(gpus), str(seed))
         _until(lambda one=machine, by=host: _enrolled(stage, by, one), "a host did not enrol")
         listing = {
             "gpu_hour": price, "storage_gb_month": _STORAGE, "up_gb": "0.003", "down_gb": "0.002",
         }  # fmt: skip
         stage.call(host, "PUT", f"/v1/machines/{machine}/listing", listing)
-        machines.append(machine)
         stage.console.print(f"   machine {machine}: {gpus} × {model} at ${price} per GPU and hour")
-    return machines
+    return numbers
+
+
+def _begin_host(stage: _Stage, seed: int) -> int:
+    """Register a machine and start its host beside; returns the machine."""
+    model, gpus, _ = _MACHINES[seed]
+    host = f"host-{seed + 1}"
+    _person(stage, host, "host")
+    spec = {
+        "gpus": gpus, "gpu_name": model, "gpu_ram_gb": 24, "cpu_cores": 8 * gpus,
+        "ram_gb": 64 * gpus, "disk_gb": 2_000 * gpus, "up_mbps": 10_000, "down_mbps": 10_000,
+    }  # fmt: skip
+    machine: int = stage.call(host, "POST", "/v1/machines", spec)["machine_id"]
+    token = stage.call(host, "POST", f"/v1/machines/{machine}/enrolment-tokens")["token"]
+    assert stage.hosts is not None
+    folder = stage.home / host
+    _spawn(
+        stage,
+        stage.hosts.module,
+        *stage.hosts.arguments(stage.url, token, gpus, seed, folder),
+        environment=stage.hosts.environment(model, gpus, folder),
+    )
+    return machine
 
 
 def _enrolled(stage: _Stage, host: str, machine: int) -> bool:
@@ -202,7 +225,10 @@ def _rent(stage: _Stage, machines: list[int]) -> dict[str, int]:
     wishes = {"alice": (machines[0], 1), "carol": (machines[1], 2), "dave": (machines[2], 8)}
     instances = {}
     for name, (machine, gpus) in wishes.items():
-        order = {"machine_id": machine, "gpus": gpus, "disk_gb": 100, "label": f"{name}-job"}
+        order = {
+            "machine_id": machine, "gpus": gpus, "disk_gb": 100, "label": f"{name}-job",
+            "launch": {"onstart": _JOB},
+        }  # fmt: skip
         made = stage.call(name, "POST", "/v1/instances", order)
         instances[name] = made["instance_id"]
         stage.console.print(
@@ -256,7 +282,9 @@ def _stop(stage: _Stage, instances: dict[str, int]) -> None:
 
 def _picture(stage: _Stage, instances: dict[str, int], told: str, elapsed: float) -> Table:
     table = Table(title=f"{elapsed:4.0f} s  {told}", title_justify="left", box=SIMPLE_HEAD)
-    for column in ("renter", "state", "GPU s", "GB", "cost", "$/s", "left", "runway"):
+    # Processes in networks of their own reach nobody, and carry nothing.
+    traffic = ("GB",) if stage.hosts is not None and not stage.hosts.is_real else ()
+    for column in ("renter", "state", "GPU s", *traffic, "cost", "$/s", "left", "runway"):
         left = column in {"renter", "state"}
         table.add_column(column, justify="left" if left else "right", no_wrap=True)
     for name, number in instances.items():
@@ -273,7 +301,7 @@ def _picture(stage: _Stage, instances: dict[str, int], told: str, elapsed: float
             name,
             state,
             str(one["gpu_seconds"]),
-            f"{moved // 100}.{moved % 100:02d}",
+            *([f"{moved // 100}.{moved % 100:02d}"] if traffic else []),
             _short(cost),
             _short(burn),
             _short(parse_signed(balance["available"])),
@@ -301,7 +329,14 @@ def _finish(stage: _Stage, instances: dict[str, int]) -> None:
     stage.console.print("[bold]4.[/] everything is destroyed; every meter ends …", highlight=False)
     for name, number in instances.items():
         stage.call(name, "DELETE", f"/v1/instances/{number}")
-    time.sleep(2.5)
+    folders = [stage.home / f"host-{seed + 1}" / "instances" for seed in range(len(_MACHINES))]
+    _until(lambda: not any(map(_is_used, folders)), "an instance outlives its destruction")
+    time.sleep(2.5)  # the last seconds are on their way
+
+
+def _is_used(folder: Path) -> bool:
+    """Whether a host's folder of instances holds one; there is none where it is simulated."""
+    return folder.exists() and any(folder.iterdir())
 
 
 def _prove(stage: _Stage) -> bool:

@@ -17,7 +17,9 @@ from typing import Final, Literal, NamedTuple
 import httpx
 
 from adapters.hostagent import kernel_gpus
+from adapters.hostagent.acting.calls import SignedCalls
 from adapters.hostagent.acting.link import Link
+from adapters.hostagent.acting.ways_in import public_address
 from adapters.hostagent.home import AgentHome, Enrolled
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.runtime.port import Runtime
@@ -171,7 +173,21 @@ def _enrolment(home: AgentHome) -> Iterator[Finding]:
     yield Finding("enrolment", "ok", f"machine {enrolled.machine}, key {enrolled.key_id}")
     yield Finding("key", "ok", f"mode {mode:04o}")
     yield from _spool(home)
+    yield from _address(enrolled)
     yield from _network(enrolled, identity)
+
+
+def _address(enrolled: Enrolled) -> Iterator[Finding]:
+    found = public_address(enrolled.server)
+    if found is not None:
+        yield Finding("address", "ok", f"renters are told {found}")
+    else:
+        yield Finding(
+            "address",
+            "warning",
+            "this machine's own address is not one that the world can reach",
+            "run the agent with --public-ip, or renters are told ports without an address",
+        )
 
 
 def _spool(home: AgentHome) -> Iterator[Finding]:
@@ -200,15 +216,14 @@ def _network(enrolled: Enrolled, identity: HostIdentity) -> Iterator[Finding]:
             health.raise_for_status()
             yield Finding("server", "ok", f"{enrolled.server} answers")
             yield from _offset(health, middle)
-            link = Link(
+            calls = SignedCalls(
                 enrolled.server,
                 enrolled.machine,
                 identity,
                 second=lambda: int(time.time()),
-                on_desired=lambda *_: None,
                 http=http,
             )
-            link.ask()
+            Link(calls, lambda *_: None).ask()
     except httpx.HTTPStatusError as error:
         refused = error.response.status_code == _UNAUTHORIZED
         yield Finding(

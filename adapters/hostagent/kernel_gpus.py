@@ -9,7 +9,23 @@ from typing import Final
 from ledger.domain.hardware import GpuInventory
 
 DRIVER: Final = Path("/proc/driver/nvidia")
+_PCI: Final = Path("/sys/bus/pci/devices")
+_NVIDIA: Final = "0x10de"
+_DISPLAY_CLASS: Final = "0x03"
 _LINE: Final = re.compile(r"^\s*(?P<name>[A-Za-z0-9 ]+):\s+(?P<value>.+?)\s*$")
+
+
+def pci_gpus(devices: Path = _PCI) -> int:
+    """NVIDIA's display devices on the PCI bus, by the kernel's own list; no driver is asked."""
+    found = 0
+    for device in devices.glob("*"):
+        try:
+            vendor = (device / "vendor").read_text().strip()
+            kind = (device / "class").read_text().strip()
+        except OSError:
+            continue  # It was unplugged while we looked.
+        found += vendor == _NVIDIA and kind.startswith(_DISPLAY_CLASS)
+    return found
 
 
 def gpus(driver: Path = DRIVER) -> list[GpuInventory]:

@@ -16,9 +16,14 @@ import structlog
 from adapters.hostagent import self_metrics
 from adapters.hostagent.acting.agent import Agent
 from adapters.hostagent.acting.answers import Answerer, NoSuite
+from adapters.hostagent.acting.calls import SignedCalls
+from adapters.hostagent.acting.hints import Hints
 from adapters.hostagent.acting.link import Link
+from adapters.hostagent.acting.scribe import Scribe
 from adapters.hostagent.acting.senses import Senses
 from adapters.hostagent.acting.simulated_senses import SimulatedSenses
+from adapters.hostagent.acting.volumes import Volumes
+from adapters.hostagent.acting.ways_in import WaysIn, public_address
 from adapters.hostagent.client import UsageClient
 from adapters.hostagent.control import ControlSocket, MetricsServer
 from adapters.hostagent.delivery import Delivery
@@ -27,6 +32,7 @@ from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import SealedReport
 from adapters.hostagent.runtime.port import Runtime
 from adapters.hostagent.spool import SqliteSpool
+from ledger.domain.acknowledgement import Desired
 
 METRICS_PORT: Final = 9477
 RuntimeName = Literal["auto", "docker", "process"]
@@ -41,10 +47,21 @@ class Options(NamedTuple):
     metrics_port: int | None = METRICS_PORT
     network: Literal["own", "host"] = "own"
     user: Literal["own", "agent"] = "own"
+    public_ip: str | None = None
+    """Where renters reach this machine; null: found out, where it is not translated."""
 
 
-def run(home: AgentHome, options: Options) -> int:
+def run(
+    home: AgentHome,
+    options: Options,
+    sensing: Callable[[SqliteSpool, Enrolled], Senses] | None = None,
+) -> int:
     """Run the agent in *home* until SIGINT or SIGTERM; returns the exit code.
+
+    Args:
+        home: Its folder.
+        options: How it is run.
+        sensing: Makes the sensing half; null: that of this machine, as it was enrolled.
 
     Raises:
         NotFoundError: `not_enrolled`.
@@ -57,7 +74,7 @@ def run(home: AgentHome, options: Options) -> int:
         spool = SqliteSpool(home.spool_file, enrolled.machine)
         try:
             runtime = make_runtime(home, options)
-            senses = make_senses(spool, enrolled)
+            senses = (sensing or make_senses)(spool, enrolled)
             _work(home, enrolled.server, identity, spool, runtime, senses, options)
         finally:
             spool.close()
@@ -117,19 +134,32 @@ def _work(
         report_seconds=options.report_seconds,
     )
     delivery = Delivery(client, spool, on_heard=agent.hear, stand_in=stand_in)
-    agent.on_sealed = delivery.wake
-    link = Link(server, spool.machine, identity, second=second, on_desired=agent.want)
+    agent.sealer.on_sealed = delivery.wake
+    calls = SignedCalls(server, spool.machine, identity, second=second)
+    scribe = Scribe(calls, runtime, agent.diary)
+    ways_in = WaysIn(calls, runtime, options.public_ip or public_address(server))
+    agent.on_running = ways_in.running
+    hints = Hints(runtime, agent.hint)
+    volumes = Volumes(runtime)
+
+    def hear(desired: Desired, sent_ns: int, received_ns: int) -> None:
+        agent.want(desired, sent_ns, received_ns)
+        scribe.notice(desired.log_request)
+        volumes.take(desired.volumes)
+
+    link = Link(calls, hear)
     control = ControlSocket(home.socket, _commands(agent, spool, delivery, runtime, senses))
     metrics = _metrics(agent, spool, delivery, senses, options.metrics_port)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: agent.end())
-    delivery.start()
-    link.start()
+    beside = (delivery, link, scribe, ways_in, hints)
+    for one in beside:
+        one.start()
     try:
         agent.run()
     finally:
-        link.close()
-        delivery.close()
+        for one in (link, scribe, ways_in, hints, delivery):
+            one.close()
         control.close()
         if metrics is not None:
             metrics.close()

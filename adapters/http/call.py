@@ -15,7 +15,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
 from adapters.http.access import CALLED, entry_of
-from adapters.http.once import carry_out
+from adapters.http.once import HEADER, carry_out
 from adapters.http.scopes import endpoint_of, require_permission
 from ledger.domain.events import Role
 from ledger.domain.machine_call import SCHEME, read_credential
@@ -184,6 +184,9 @@ async def _machine_call(ledger: Ledger, request: Request[Any, Any, State], text:
     if request.path_params.get("machine_id", credential.machine) != credential.machine:
         message = f"there is no machine {request.path_params['machine_id']}"
         raise NotFoundError("no_such_machine", message)
+    if HEADER in request.headers:
+        message = f"a machine's requests can be repeated as they are: send no {HEADER}"
+        raise RejectedError("invalid_args", message, status=400)
     body = await request.body()
     query = request.scope.get("query_string", b"").decode("latin-1")
     target = request.scope["path"] + (f"?{query}" if query else "")

@@ -94,6 +94,8 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     server_time_ms: int | None = None
     """When it was said, where it is asked for by itself: a machine without a clock needs the time
     before it can attest its first second."""
+    log_request: int | None = None
+    """Number of the newest log that a renter waits for, 0 for none; where a machine asks for it."""
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

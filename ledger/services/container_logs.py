@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Collection
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -108,7 +109,28 @@ def open_requests(
     return found
 
 
-def upload(unit: Unit, host_id: int | None, token: str, text: str) -> None:
+def newest_requests(
+    connection: Connection, machine_ids: Collection[int], now: int
+) -> dict[int, int]:
+    """Machine → the number of the newest request that waits there; nothing where none waits."""
+    return dict(
+        connection.execute(
+            "SELECT machine_id, max(request_id) FROM log_requests WHERE machine_id = ANY(%s)"
+            " AND text IS NULL AND expires_at > %s GROUP BY machine_id",
+            [list(machine_ids), now],
+        ).fetchall()
+    )
+
+
+def newest_request(connection: Connection) -> int:
+    """The number of the newest request of all; 0 when there is none."""
+    row = connection.execute("SELECT max(request_id) FROM log_requests").fetchone()
+    return 0 if row is None or row[0] is None else int(row[0])
+
+
+def upload(
+    unit: Unit, host_id: int | None, token: str, text: str, *, machine_id: int | None = None
+) -> None:
     """Keep the text that a request asked for; the first one stands, again changes nothing.
 
     Args:
@@ -116,11 +138,14 @@ def upload(unit: Unit, host_id: int | None, token: str, text: str) -> None:
         host_id: Whose machine it must be; none: anybody's.
         token: Which request.
         text: The log, of which the end is kept where it is too long.
+        machine_id: Which machine it must be; none: any of the host's.
 
     Raises:
         NotFoundError: `no_such_log_request`, also for one of another host's machine.
     """
     row = _find(unit.connection, unit.vault, token, unit.now)
+    if row is not None and machine_id not in {None, row.machine_id}:
+        row = None
     if row is not None and host_id is not None:
         owner = unit.connection.execute(
             "SELECT 1 FROM machines WHERE machine_id = %s AND host_id = %s",

@@ -17,6 +17,7 @@ import msgspec
 
 from ledger.domain.acknowledgement import Desired, DesiredInstance, DesiredMount, DesiredVolume
 from ledger.errors import LedgerError, NotFoundError, UnavailableError
+from ledger.services.container_logs import newest_request, newest_requests
 from ledger.services.credit import read_credit
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.questions.launches import launch
@@ -33,6 +34,7 @@ _KNOWN_MACHINES_MAX: Final = 100_000
 _AT_ONCE: Final = frozenset({"zero_balance", "spend_cap"})
 """Reasons of a stop for which nobody pays a second more: the container is killed."""
 _WATCH_SECONDS: Final = 0.2
+_NOWHERE: Final = (-1, -1)
 
 
 class DesiredStates:
@@ -174,16 +176,21 @@ def _volumes(
 
 class _Waiting(NamedTuple):
     after: int
+    after_log: int | None
+    """Number of the last log request that it heard of; none: it does not wait for them."""
     until: float
     """Monotonic second at which it is told that nothing changed."""
     future: Future[None]
+
+    def is_over(self, version: int, newest_log: int) -> bool:
+        return self.after < version or (self.after_log is not None and self.after_log < newest_log)
 
 
 class DesiredWatch:
     """Tells waiting machines when what is wanted of them changed; one small query for all of them.
 
-    Every 200 ms it reads one row, the position of the last fact; the machines that wait are looked
-    up only when it moved.
+    Every 200 ms it reads one row, the position of the last fact and the number of the last log
+    request; the machines that wait are looked up only when one of them moved.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -194,10 +201,15 @@ class DesiredWatch:
         self._is_running = False
         self._is_closed = False
 
-    def changed(self, machine_id: int, after: int, seconds: float) -> Future[None]:
-        """Done when the machine's version is above *after*, or after *seconds*."""
+    def changed(
+        self, machine_id: int, after: int, seconds: float, *, after_log: int | None = None
+    ) -> Future[None]:
+        """Done when the machine's version is above *after*, or after *seconds*.
+
+        With *after_log* also when a log request above it waits there.
+        """
         future: Future[None] = Future()
-        one = _Waiting(after, time.monotonic() + seconds, future)
+        one = _Waiting(after, after_log, time.monotonic() + seconds, future)
         with self._lock:
             if self._is_closed:
                 future.set_result(None)
@@ -216,7 +228,7 @@ class DesiredWatch:
                 self._release(machine_id, lambda _: True)
 
     def _run(self) -> None:
-        position, looked_for = -1, frozenset[int]()
+        position, looked_for = _NOWHERE, frozenset[int]()
         while True:
             with self._lock:
                 asked = frozenset(self._waiting)
@@ -225,20 +237,24 @@ class DesiredWatch:
                     return
             try:
                 with self._ledger.reading() as connection:
-                    now_at = _fact_position(connection)
+                    now_at = _fact_position(connection), newest_request(connection)
                     # A machine that came since the last look may have missed the change before it.
                     if now_at != position or not asked <= looked_for:
-                        self._let_go(versions_of(connection, asked))
+                        now = self._ledger.clock()
+                        logs = newest_requests(connection, asked, now)
+                        self._let_go(versions_of(connection, asked), logs)
                         position, looked_for = now_at, asked
             except LedgerError:
-                position = -1  # The database is away; whoever waits long enough is told nothing.
+                # The database is away; whoever waits long enough is told nothing.
+                position = _NOWHERE
             self._let_late_go()
             time.sleep(_WATCH_SECONDS)
 
-    def _let_go(self, versions: dict[int, int]) -> None:
+    def _let_go(self, versions: dict[int, int], logs: dict[int, int]) -> None:
         with self._lock:
             for machine_id, version in versions.items():
-                self._release(machine_id, lambda one, at=version: one.after < at)
+                newest = logs.get(machine_id, 0)
+                self._release(machine_id, lambda one, at=version, log=newest: one.is_over(at, log))
 
     def _let_late_go(self) -> None:
         now = time.monotonic()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -34,6 +35,7 @@ from ledger.domain.usage import (
     decode_report,
 )
 from ledger.services.checks import HandedOut
+from ledger.services.container_logs import newest_requests
 from ledger.services.desired import DesiredStates, DesiredWatch, with_specs
 from ledger.services.ledger import Ledger, Unit
 from ledger.services.observations import absorb
@@ -123,7 +125,13 @@ class UsageService:
         """What the server wants of a machine now; with *specs*, for the machine's own eyes."""
         with self._ledger.reading() as connection:
             found = self._desired.of(connection, [machine_id])[machine_id]
-            return with_specs(connection, self._ledger.vault, found) if specs else found
+            if not specs:
+                return found
+            waits = newest_requests(connection, [machine_id], self._ledger.clock())
+            return msgspec.structs.replace(
+                with_specs(connection, self._ledger.vault, found),
+                log_request=waits.get(machine_id, 0),
+            )
 
     # --- before the log --------------------------------------------------------------------------
 

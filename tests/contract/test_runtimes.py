@@ -20,14 +20,14 @@ from adapters.hostagent.runtime.port import (
     Found,
     LaunchError,
     LaunchSpec,
+    Login,
+    Mount,
     PortWish,
     Runtime,
     RuntimeUnavailableError,
-    spec_of,
 )
 from adapters.hostagent.runtime.process import ProcessRuntime
 from adapters.hostagent.runtime.twin import RuntimeTwin
-from ledger.domain.acknowledgement import DesiredInstance
 from tests.support.docker_api import FakeDocker
 
 SLEEP = ("sleep", "1000")
@@ -181,6 +181,13 @@ def test_no_logs_of_nothing(bench: Bench) -> None:
     started = bench.runtime.start(spec())
     assert bench.runtime.logs("999999", 10) == b""
     assert bench.runtime.logs(started.id, 0) == b""
+    assert bench.runtime.logs("999999", None) == b""
+
+
+def test_a_volume_that_is_not_there_is_removed_with_success(bench: Bench) -> None:
+    """The end of a volume may be asked for twice, and where it never was."""
+    bench.runtime.remove_volume(3)
+    bench.runtime.remove_volume(3)
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -226,6 +233,55 @@ def test_output_is_kept_by_line_and_secrets_are_not_on_disk(folder: Path) -> Non
     kept = b"".join(one.read_bytes() for one in (folder / "instances").rglob("*") if one.is_file())
     assert b"rosebud" not in kept
     runtime.remove(started.id)
+
+
+def test_of_a_long_output_the_end_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read at once is bounded, whatever the instance wrote, over both of its files."""
+    for module in ("port", "process"):
+        monkeypatch.setattr(f"adapters.hostagent.runtime.{module}.LOG_BYTES", 10)
+    runtime = ProcessRuntime(folder / "instances")
+    (folder / "instances" / "7").mkdir(parents=True)
+    (folder / "instances" / "7" / "output.log.1").write_bytes(b"0123456789\n")
+    (folder / "instances" / "7" / "output.log").write_bytes(b"a\nb\n")
+    assert runtime.logs("7", None) == b"56789\na\nb\n"
+    assert runtime.logs("7", 2) == b"a\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"has_ssh": True}, "way in by ssh"),
+        ({"jupyter": "lab"}, "notebook server"),
+        ({"mounts": (Mount(3, "/data"),)}, "volumes"),
+        ({"user": "root"}, "user"),
+        ({"hostname": "box"}, "host name"),
+        ({"ports": (PortWish(8080),)}, "ports"),
+    ],
+)
+def test_what_plain_processes_lack_is_named(
+    folder: Path, fields: dict[str, Any], named: str
+) -> None:
+    """A launch that wants it is refused as the renter's choice, in words, and leaves no folder."""
+    runtime = ProcessRuntime(folder / "instances")
+    with pytest.raises(LaunchError) as refused:
+        runtime.start(spec(**fields))
+    assert refused.value.reason == "bad_configuration"
+    assert named in str(refused.value)
+    assert runtime.list() == []
+
+
+def test_on_the_hosts_network_ports_are_those_of_the_host(folder: Path) -> None:
+    """The connection names the wished ports, and another number outside is refused."""
+    runtime = ProcessRuntime(folder / "instances", network="host")
+    started = runtime.start(spec(ports=(PortWish(8080), PortWish(53, "udp", 53))))
+    told = runtime.connection(started.id).ports
+    assert [(one.container_port, one.host_port, one.protocol) for one in told] == [
+        (8080, 8080, "tcp"),
+        (53, 53, "udp"),
+    ]
+    runtime.remove(started.id)
+    with pytest.raises(LaunchError):
+        runtime.start(spec(ports=(PortWish(8080, "tcp", 18080),)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are given to root only")
@@ -346,6 +402,95 @@ def test_published_ports_and_the_digest_are_told(docker: DockerRuntime) -> None:
     assert connection.digest == "sha256:" + "ab" * 32
 
 
+def test_a_wished_port_is_given_and_a_taken_one_replaced(docker: DockerRuntime) -> None:
+    """Two renters wish the same port of the host: the second gets another, and is told which."""
+    first = docker.start(spec(7, ports=(PortWish(8080, "tcp", 18080),)))
+    second = docker.start(spec(8, gpu_uuids=("GPU-b",), ports=(PortWish(8080, "tcp", 18080),)))
+    (one,), (two,) = docker.connection(first.id).ports, docker.connection(second.id).ports
+    assert (one.host_port, two.container_port) == (18080, 8080)
+    assert two.host_port >= 32_768
+    assert {found.instance for found in docker.list()} == {7, 8}
+    low = docker.start(spec(9, gpu_uuids=(), ports=(PortWish(80, "tcp", 80),)))
+    assert docker.connection(low.id).ports[0].host_port >= 32_768
+
+
+def test_a_text_runs_whatever_the_image_begins_with(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """A text and a program replace the image's entry point; arguments alone are for it."""
+    docker.start(spec(1, args=("a",), onstart="train"))
+    docker.start(spec(2, gpu_uuids=(), args=("-c", "x"), entrypoint="/bin/sh"))
+    docker.start(spec(3, gpu_uuids=(), args=("a",)))
+    made = [body for _, path, body in engine.asked if path == "/containers/create"]
+    assert [(one.get("Entrypoint"), one["Cmd"]) for one in made] == [
+        (["/bin/sh", "-c", "train", "onstart"], ["a"]),
+        (["/bin/sh"], ["-c", "x"]),
+        (None, ["a"]),
+    ]
+
+
+def test_ways_in_volumes_and_names_are_handed_over(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """Keys, notebook, user, host name, login and volumes are in what the engine is asked for."""
+    docker.start(
+        spec(
+            args=(),
+            onstart="train",
+            has_ssh=True,
+            ssh_keys=("ssh-ed25519 AAAA me",),
+            jupyter="lab",
+            user="root",
+            hostname="box",
+            login=Login("me", "pass"),
+            mounts=(Mount(3, "/data"),),
+        )
+    )
+    (made,) = [body for _, path, body in engine.asked if path == "/containers/create"]
+    env = dict(line.partition("=")[::2] for line in made["Env"])
+    assert env["GPULEDGER_SSH_KEYS"] == "ssh-ed25519 AAAA me"
+    assert (made["User"], made["Hostname"], made["Cmd"]) == ("root", "box", ["train"])
+    assert set(made["HostConfig"]["PortBindings"]) == {"22/tcp", "8080/tcp"}
+    assert "ledger-volume-3:/data:rw" in made["HostConfig"]["Binds"]
+    assert engine.logins[0] is not None
+    (found,) = docker.list()
+    told = docker.connection(found.id).jupyter
+    assert told is not None
+    assert (told.container_port, told.token) == (8080, env["JUPYTER_TOKEN"])
+    docker.remove(found.id)
+    assert engine.volumes == {"ledger-volume-3"}
+    docker.remove_volume(3)
+    assert engine.volumes == set()
+
+
+def test_a_kill_between_two_containers_loses_no_file(
+    docker: DockerRuntime, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever the next container was made, and never before, the one before it is removed."""
+    first = docker.start(spec(7, 1))
+    engine.containers[first.id]["files"].append("/root/model")
+
+    def die(_: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(docker, "_begin", die)
+    with pytest.raises(SystemExit):
+        docker.start(spec(7, 2))
+    monkeypatch.undo()
+    again = docker.start(spec(7, 2))
+    assert engine.containers[again.id]["files"] == ["/root/model"]
+    assert len(docker.list()) == 1
+
+
+def test_a_stopped_container_has_its_disk(docker: DockerRuntime) -> None:
+    """The path by which a disk is watched is there whether the container runs or not."""
+    started = docker.start(spec())
+    docker.stop(started.id, 0)
+    (found,) = docker.list()
+    assert found.disk == started.disk
+    assert str(found.disk).endswith("/diff")
+
+
 def test_an_instance_on_other_gpus_keeps_what_its_file_system_became(
     docker: DockerRuntime, engine: FakeDocker
 ) -> None:
@@ -439,35 +584,3 @@ def test_an_engine_that_is_away_is_not_an_empty_one(folder: Path) -> None:
         assert "does not answer" in docker.faults()[0].what
         docker.close()
         gc.collect()
-
-
-# --- from what the server says --------------------------------------------------------------------
-
-
-def test_a_launch_is_read_from_what_the_server_sent() -> None:
-    """Image, environment, command and ports come out as they were wished."""
-    wanted = DesiredInstance(
-        instance=7,
-        assignment=2,
-        want="running",
-        gpu_uuids=["GPU-a"],
-        spec={
-            "image": "a/b:c",
-            "env": {"A": 1},
-            "onstart": "x",
-            "ports": [22, "53/udp", {"container_port": 80}],
-        },
-    )
-    read = spec_of(wanted)
-    assert (read.image, read.env, read.onstart) == ("a/b:c", {"A": "1"}, "x")
-    assert read.ports == (PortWish(22), PortWish(53, "udp"), PortWish(80))
-    assert "A" not in repr(read)
-
-
-@pytest.mark.parametrize("launch", [{"env": [1]}, {"image": 3}, {"ports": ["99999"]}, {"args": 3}])
-def test_a_launch_that_cannot_be_read_is_the_renters_fault(launch: dict[str, object]) -> None:
-    """A shape that nobody can run is refused with its own reason."""
-    wanted = DesiredInstance(instance=7, assignment=2, want="running", spec=launch)
-    with pytest.raises(LaunchError) as refused:
-        spec_of(wanted)
-    assert refused.value.reason == "bad_configuration"

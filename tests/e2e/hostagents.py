@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,13 +26,20 @@ from ledger.store.database import Connection
 from tests.e2e.serving import ROOT, wait_for
 
 _SECONDS: Final = 30.0
+_START_SECONDS: Final = 180.0
 
 
 class HostAgent:
     """`gpuledger agent` in processes of its own; the folder outlives them."""
 
     def __init__(
-        self, url: str, token: str, gpus: int = 1, *, driver: Mapping[str, str] | None = None
+        self,
+        url: str,
+        token: str,
+        gpus: int = 1,
+        *,
+        driver: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         """Enrol with *token* at *url*.
 
@@ -42,7 +49,9 @@ class HostAgent:
             gpus: How many GPUs to pretend.
             driver: Environment in which a driver's library is found; the agent then asks it for
                 its GPUs instead of pretending.
+            options: Further words for `gpuledger agent run`.
         """
+        self._options = options
         self._environment = {**os.environ, **(driver or {})}
         self._folder = Path(tempfile.mkdtemp(prefix="gl-agent-"))
         self._folder.chmod(0o711)  # instances run as users of their own and must pass
@@ -79,6 +88,7 @@ class HostAgent:
                     *("--runtime", "process", "--report-seconds", "1", "--metrics-port", "0"),
                     *("--instance-user", "own" if _others_may_run(sys.executable) else "agent"),
                     *("--state", str(self.home.folder)),
+                    *self._options,
                 ],
                 cwd=ROOT,
                 env=self._environment,
@@ -87,7 +97,7 @@ class HostAgent:
                 stderr=errors,
                 start_new_session=True,
             )
-        wait_for(self._answers, _SECONDS, f"the agent to answer:\n{self.log()}")
+        wait_for(self._answers, _START_SECONDS, f"the agent to answer:\n{self.log()}")
 
     def kill(self) -> None:
         """`kill -9`; its instances go on."""

@@ -50,6 +50,8 @@ class FakeDocker:
         self.gpus_inside = True
         self.hangs_inside = False
         """Nothing that is run in a container ends."""
+        self.logins: list[str | None] = []
+        """What each pull said of who it is, as the engine's client encodes it."""
         self.events: list[dict[str, Any]] = []
         self._execs: dict[str, str] = {}
         self._next_pid = 5000
@@ -111,6 +113,8 @@ class FakeDocker:
         raw = handler.rfile.read(length)
         body = json.loads(raw) if raw else {}
         self.asked.append((handler.command, path, body))
+        if path == "/images/create":
+            self.logins.append(handler.headers.get("x-registry-auth"))
         try:
             status, answer = self._answer(handler.command, path, query, body)
         except Problem as problem:
@@ -211,6 +215,9 @@ class FakeDocker:
                 "Labels": body.get("Labels") or {},
                 "Env": body.get("Env") or [],
                 "Cmd": body.get("Cmd"),
+                "Entrypoint": body.get("Entrypoint"),
+                "User": body.get("User") or "",
+                "Hostname": body.get("Hostname") or "",
                 "Image": body["Image"],
                 "Tty": False,
             },
@@ -220,7 +227,10 @@ class FakeDocker:
                 "StartedAt": _NEVER, "FinishedAt": _NEVER,
             },
             "NetworkSettings": {"Ports": {}},
-            "GraphDriver": {"Name": "overlay2", "Data": {"MergedDir": f"/var/lib/{key}/merged"}},
+            "GraphDriver": {
+                "Name": "overlay2",
+                "Data": {"MergedDir": f"/var/lib/{key}/merged", "UpperDir": f"/var/lib/{key}/diff"},
+            },
             "output": [],
             "files": list(image["files"]),
         }  # fmt: skip
@@ -243,17 +253,38 @@ class FakeDocker:
                 f'{program}": stat {program}: no such file or directory: unknown'
             )
             raise Problem(400, message)
+        bindings = one["HostConfig"].get("PortBindings") or {}
+        wished = {port: places[0].get("HostPort") for port, places in bindings.items() if places}
+        taken = self._taken_ports()
+        for host_port in wished.values():
+            if host_port in taken:
+                message = (
+                    "driver failed programming external connectivity on endpoint"
+                    f" {one['Name'][1:]}: Bind for 0.0.0.0:{host_port} failed:"
+                    " port is already allocated"
+                )
+                raise Problem(500, message)
         self._next_pid += 1
         one["State"] |= {
             "Status": "running", "Running": True, "Pid": self._next_pid, "StartedAt": _now(),
         }  # fmt: skip
-        for index, port in enumerate(sorted(one["HostConfig"].get("PortBindings") or {})):
+        free = (str(port) for port in range(32_768, 65_536) if str(port) not in taken)
+        for port in sorted(bindings):
+            host_port = wished.get(port) or next(free)
             one["NetworkSettings"]["Ports"][port] = [
-                {"HostIp": "0.0.0.0", "HostPort": str(32_768 + index)},  # noqa: S104 - as it says
-                {"HostIp": "::", "HostPort": str(32_768 + index)},
+                {"HostIp": "0.0.0.0", "HostPort": host_port},  # noqa: S104 - as it says
+                {"HostIp": "::", "HostPort": host_port},
             ]
         self._tell(one, "start")
         return 204, {}
+
+    def _taken_ports(self) -> set[str]:
+        return {
+            place["HostPort"]
+            for one in self.containers.values()
+            for places in one["NetworkSettings"]["Ports"].values()
+            for place in places
+        }
 
     def _stop(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         one = self._container(key)

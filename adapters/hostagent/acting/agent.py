@@ -11,22 +11,24 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import structlog
 
 from adapters.hostagent.acting.answers import Answerer
 from adapters.hostagent.acting.crew import Crew, Done
+from adapters.hostagent.acting.diary import Diary
 from adapters.hostagent.acting.plan import Kept, Situation, Step, ended_by_itself, plan
-from adapters.hostagent.acting.senses import Attested, Senses, Watched
+from adapters.hostagent.acting.probes import Probes
+from adapters.hostagent.acting.sealing import Sealer
+from adapters.hostagent.acting.senses import Senses, Watched
 from adapters.hostagent.acting.wanted import Wanted
 from adapters.hostagent.delivery import Heard
-from adapters.hostagent.pace import seal_seconds
-from adapters.hostagent.reports import ReportChain, SealedReport, Signer
+from adapters.hostagent.reports import Signer
+from adapters.hostagent.runtime.launching import spec_of
 from adapters.hostagent.runtime.port import (
     Connection,
     Found,
@@ -34,30 +36,20 @@ from adapters.hostagent.runtime.port import (
     LaunchSpec,
     Runtime,
     RuntimeUnavailableError,
-    spec_of,
 )
-from adapters.hostagent.spool import SqliteSpool, Stage
+from adapters.hostagent.spool import SqliteSpool
 from ledger.domain.acknowledgement import Desired, DesiredInstance
 from ledger.domain.usage import (
-    MAX_INSTANCES,
-    UNKNOWN_UTILISATION,
-    CheckAnswer,
     HealthEvent,
-    InstanceBlock,
     Observation,
     TickState,
 )
 from ledger.errors import UnavailableError
 
 LIST_SECONDS: Final = 10.0
-PROBE_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 2.0
 _TURN_SECONDS: Final = 0.2
-_EMPTY_SECONDS: Final = 0.1
-"""Reports that attest no second come at most ten times a second."""
 _REASON_CHARS: Final = 256
-_MAX_OBSERVED: Final = 4 * MAX_INSTANCES
-_MAX_HEALTH: Final = 256
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -101,43 +93,38 @@ class Agent:
             monotonic: Seconds that never go back.
         """
         self._runtime, self._senses, self._spool = runtime, senses, spool
-        self._signer, self._answerer = signer, answerer
-        self._report_seconds = report_seconds
-        self.on_sealed: Callable[[], None] = _nobody
-        """Called after every report."""
+        self._answerer = answerer
+        self.sealer = Sealer(
+            senses=senses,
+            spool=spool,
+            signer=signer,
+            report_seconds=report_seconds,
+            monotonic=monotonic,
+        )
+        self.kept, self._telling = self.sealer.kept, self.sealer.telling
+        self.on_running: Callable[[Collection[Found]], None] = _nothing
+        """Called with what runs as it is wanted, at every look into the runtime."""
+        self.diary = Diary()
         self._lives = lives or _lives
         self._monotonic = monotonic
         self._woken = threading.Event()
         self._ending = threading.Event()
         self._heard: SimpleQueue[Heard | _Wish] = SimpleQueue()
         self.wanted = Wanted(spool.load("desired"))
-        self.kept: dict[int, Kept] = {
-            one.instance: one
-            for one in msgspec.json.decode(spool.load("kept") or b"[]", type=list[Kept])
-        }
         self.found: dict[int, Found] = {}
         self.crew = Crew(runtime, self._woken.set)
         self.contact_at: float | None = None
         """Monotonic second of the last answer; null before the first of this run."""
-        self.sealed = 0
         self._began_at = monotonic()
         self._is_listed = False
         self._list_at = 0.0
-        self._probe_at = monotonic() + PROBE_SECONDS
         self._look_ns = 0
-        self._sealed_at = 0.0
         self._tried_at: dict[int, float] = {}
-        self._lost: set[int] = set()
-        """Instances whose GPUs are not seen inside any more."""
-        self._probed: SimpleQueue[tuple[Found, bool]] = SimpleQueue()
+        self.probes = Probes(runtime, self._woken.set, monotonic)
         self._missing: dict[int, float] = {}
         """Instance that should have a disk and has none → since when."""
         self._foreign: set[str] = set()
-        self._observed: list[Observation] = []
-        self._health: list[HealthEvent] = []
-        self._answers: list[CheckAnswer] = []
-        self._unsealed: Attested | None = None
-        self._stage: Stage = "ok"
+        self._is_hinted = False
 
     # --- called from other threads ---------------------------------------------------------------
 
@@ -152,6 +139,11 @@ class Agent:
         *sent_ns* and *received_ns* are when the request left and the answer came.
         """
         self._heard.put(_Wish(desired, sent_ns, received_ns))
+        self._woken.set()
+
+    def hint(self) -> None:
+        """Something may have happened to a container: the list is read at the next turn."""
+        self._is_hinted = True
         self._woken.set()
 
     def end(self) -> None:
@@ -185,7 +177,7 @@ class Agent:
         self._see()
         self._step()
         self._look()
-        self._answers += self._answerer.take_answers()
+        self._telling.answer(self._answerer.take_answers())
         self._seal()
 
     def _pause(self) -> float:
@@ -223,13 +215,26 @@ class Agent:
             with contextlib.suppress(UnavailableError):
                 self._spool.save("desired", self.wanted.stored())
 
+    @property
+    def _silent_seconds(self) -> float:
+        """Since the last answer of the server, or the beginning."""
+        contact = self._began_at if self.contact_at is None else self.contact_at
+        return self._monotonic() - contact
+
+    def _seal(self, *, is_last: bool = False) -> None:
+        self.sealer.seal(
+            silent_seconds=self._silent_seconds, is_idle=not self.found, is_last=is_last
+        )
+
     # --- what runs -------------------------------------------------------------------------------
 
     def _see(self) -> None:
         """Read the runtime's list when it is due, or when a process that should live is gone."""
         now = self._monotonic()
-        if now < self._list_at and all(self._lives(one) for one in self.found.values()):
+        is_due = self._is_hinted or now >= self._list_at
+        if not is_due and all(self._lives(one) for one in self.found.values()):
             return
+        self._is_hinted = False
         try:
             listed = self._runtime.list()
         except RuntimeUnavailableError as error:
@@ -246,6 +251,20 @@ class Agent:
         self._notice_ends()
         self._notice_strangers(listed)
         self._notice_missing_disks(now)
+        self._tell_running()
+
+    def _tell_running(self) -> None:
+        """Say which containers run as they are wanted."""
+        wanted = self.wanted.instances
+        self.on_running(
+            [
+                one
+                for one in self.found.values()
+                if one.is_alive
+                and (want := wanted.get(one.instance)) is not None
+                and (want.want, want.assignment) == ("running", one.assignment)
+            ]
+        )
 
     def _notice_ends(self) -> None:
         seen = self._situation()
@@ -255,6 +274,7 @@ class Agent:
                 continue
             if want.want == "running" and ended_by_itself(seen, want, found):
                 self._keep(instance, found.assignment, "exited")
+                self._note(instance, f"ended by itself, exit code {found.exit_code}")
                 self._observe(instance, found.assignment, "exited", exit_code=found.exit_code)
             elif want.want == "running" and found.is_alive and self._is_unconfirmed(found, want):
                 # Started by this agent's last life, or by nobody it remembers: it runs, and is
@@ -264,7 +284,9 @@ class Agent:
     def _is_unconfirmed(self, found: Found, want: DesiredInstance) -> bool:
         kept = self.kept.get(found.instance)
         return found.assignment == want.assignment and (
-            kept is None or kept.assignment != found.assignment or kept.phase != "running"
+            kept is None
+            or kept.assignment != found.assignment
+            or kept.phase not in {"running", "failed"}
         )
 
     def _notice_strangers(self, listed: list[Found]) -> None:
@@ -294,14 +316,15 @@ class Agent:
             since = self._missing.setdefault(instance, now)
             if now - since >= LIST_SECONDS:
                 del self._missing[instance]
-                del self.kept[instance]
+                # Not forgotten: whatever still runs there is not confirmed once more.
+                self._keep(instance, kept.assignment, "failed")
+                self._note(instance, "its disk is gone")
                 self._observe(instance, kept.assignment, "disk_gone")
 
     # --- steps -----------------------------------------------------------------------------------
 
     def _situation(self) -> Situation:
         now = self._monotonic()
-        contact = self._began_at if self.contact_at is None else self.contact_at
         ready = [one for one in self.wanted.instances if self.wanted.spec(one) is not None]
         waiting = {instance for instance, at in self._tried_at.items() if now < at + _RETRY_SECONDS}
         return Situation(
@@ -312,8 +335,8 @@ class Agent:
             ready=ready,
             boot_id=self._senses.boot_id,
             now=self._senses.second or int(time.time()),
-            silent_seconds=now - contact,
-            may_start=self._stage != "full",
+            silent_seconds=self._silent_seconds,
+            may_start=self.sealer.stage != "full",
         )
 
     def _step(self) -> None:
@@ -329,6 +352,7 @@ class Agent:
                 self._keep(step.instance, step.assignment, "loading", reboots=step.reboots)
                 self._observe(step.instance, step.assignment, "loading")
             log.info(step.kind, instance=step.instance, assignment=step.assignment)
+            self._note(step.instance, f"{step.kind} under assignment {step.assignment}")
             self._tried_at.pop(step.instance, None)
             self.crew.begin(step, spec)
 
@@ -341,7 +365,7 @@ class Agent:
         if wanted is None or step.kind not in {"start", "reboot"}:
             return None
         try:
-            return spec_of(wanted)
+            return spec_of(wanted, self.wanted.volumes)
         except LaunchError as error:
             self._refuse(step, error)
             return None
@@ -354,9 +378,10 @@ class Agent:
             return
         if done.trouble is not None:
             log.warning("a step failed", kind=step.kind, instance=step.instance, why=done.trouble)
+            self._note(step.instance, f"{step.kind} failed, and is tried again: {done.trouble}")
             self._tried_at[step.instance] = self._monotonic()
             return
-        self._lost.discard(step.instance)
+        self.probes.lost.discard(step.instance)
         match step.kind:
             case "start" | "reboot":
                 assert done.found is not None
@@ -379,6 +404,7 @@ class Agent:
             case "remove":
                 self.found.pop(step.instance, None)
                 self.kept.pop(step.instance, None)
+                self.diary.forget(step.instance)
                 self._observe(step.instance, step.assignment, "exited")
 
     def _confirm(self, found: Found, connection: Connection | None) -> None:
@@ -392,10 +418,13 @@ class Agent:
         if not is_same and want is not None:
             reboots = want.reboots
         self._keep(found.instance, found.assignment, "running", reboots=reboots)
+        self._note(found.instance, f"runs under assignment {found.assignment}")
         self._observe(found.instance, found.assignment, "running", connection=connection)
+        self._tell_running()
 
     def _refuse(self, step: Step, error: LaunchError) -> None:
         log.warning("launch failed", instance=step.instance, code=error.reason, why=str(error))
+        self._note(step.instance, f"cannot be started ({error.reason}): {error}")
         self._keep(step.instance, step.assignment, "failed", reboots=step.reboots)
         self._observe(step.instance, step.assignment, "launch_failed", reason=error.reason)
 
@@ -425,7 +454,7 @@ class Agent:
     def _look(self) -> None:
         if time.monotonic_ns() < self._look_ns:
             return
-        self._probe()
+        self.probes.ask(self.found, self.crew.busy, self._senses.doubtful)
         self._notice_losses()
         self._senses.look([self._watched(one) for one in self._on_host()])
         self._look_ns = self._senses.next_look_ns(time.monotonic_ns())
@@ -455,57 +484,22 @@ class Agent:
         if found is None:
             return "stopped"
         if found.is_alive and self._lives(found):
-            if instance in self._lost:
+            if instance in self.probes.lost:
                 return "gpu_lost"
             return "frozen" if found.state == "paused" else "running"
         kept = self.kept.get(instance)
         is_exit = kept is not None and kept.phase in {"running", "exited"}
         return "exited" if is_exit else "stopped"
 
-    def _probe(self) -> None:
-        """Look from inside, every minute and on doubt: the host may see GPUs that it lost."""
-        now = self._monotonic()
-        doubtful = set(self._senses.doubtful)
-        if now >= self._probe_at:
-            self._probe_at = now + PROBE_SECONDS
-            doubtful |= self.found.keys()
-        for instance in doubtful:
-            found = self.found.get(instance)
-            if found is None or not found.is_alive or instance in self.crew.busy:
-                continue
-            # Beside the loop: a hung driver must not cost the others their seconds.
-            threading.Thread(
-                target=self._probe_one, args=[found], name=f"probe-{instance}", daemon=True
-            ).start()
-
-    def _probe_one(self, found: Found) -> None:
-        self._probed.put((found, self._runtime.probe(found.id)))
-        self._woken.set()
-
     def _notice_losses(self) -> None:
         """Take in what probes found, and what fell off the bus."""
         off_the_bus = self._senses.lost_gpus
-        losses = {
-            one.instance: one
-            for one in self.found.values()
-            if one.is_alive and not off_the_bus.isdisjoint(one.gpu_uuids)
-        }
-        while not self._probed.empty():
-            found, is_good = self._probed.get()
-            now_found = self.found.get(found.instance)
-            if now_found is None or now_found.pid != found.pid:
-                continue  # It was started anew since it was asked.
-            if not is_good:
-                losses[found.instance] = found
-            elif found.instance not in losses:
-                self._lost.discard(found.instance)
-        for instance, found in losses.items():
-            if instance not in self._lost and instance not in self.crew.busy:
-                self._lost.add(instance)
-                if off_the_bus.isdisjoint(found.gpu_uuids):
-                    # What fell off the bus is told by the senses, with its UUID.
-                    self._say("instance_gpu_lost", instance=instance)
-                self._observe(instance, found.assignment, "gpu_lost")
+        for found in self.probes.losses(self.found, self.crew.busy, off_the_bus):
+            if off_the_bus.isdisjoint(found.gpu_uuids):
+                # What fell off the bus is told by the senses, with its UUID.
+                self._say("instance_gpu_lost", instance=found.instance)
+            self._note(found.instance, "its GPUs are not seen any more")
+            self._observe(found.instance, found.assignment, "gpu_lost")
 
     # --- telling ---------------------------------------------------------------------------------
 
@@ -519,12 +513,12 @@ class Agent:
         reason: str | None = None,
         connection: Connection | None = None,
     ) -> None:
-        self._observed.append(
+        self._telling.observe(
             Observation(
                 instance=instance,
                 assignment=assignment,
                 state=state,
-                at=self._senses.second or int(time.time()),
+                at=0,
                 exit_code=exit_code,
                 reason=None if reason is None else reason[:_REASON_CHARS],
                 ports=connection.ports or None if connection is not None else None,
@@ -534,92 +528,10 @@ class Agent:
         )
 
     def _say(self, kind: Any, *, instance: int | None = None, detail: str | None = None) -> None:
-        at = self._senses.second or int(time.time())
-        event = HealthEvent(at=at, kind=kind, instance=instance, detail=detail)
-        if len(self._health) < _MAX_HEALTH:
-            self._health.append(event)
+        self._telling.say(HealthEvent(at=0, kind=kind, instance=instance, detail=detail))
 
-    def _seal(self, *, is_last: bool = False) -> None:
-        """Seal what is due: a full window, news at once, or all that is finished at the end."""
-        now = self._monotonic()
-        is_news = bool(self._observed or self._answers)
-        silent = now - (self._began_at if self.contact_at is None else self.contact_at)
-        step = seal_seconds(
-            self._report_seconds, self._stage, silent, is_idle=not self.found and not is_news
-        )
-        is_due = now - self._sealed_at >= step
-        is_due |= self._senses.has_news and now - self._sealed_at >= 1.0
-        if not (is_due or is_last or is_news) or self._senses.second is None:
-            return
-        if not is_last and now - self._sealed_at < (_EMPTY_SECONDS if is_news else 1.0):
-            return
-        attested = self._unsealed or self._senses.attest()
-        if attested is None and not (is_news or self._senses.has_news):
-            return
-        while attested is not None:
-            if not self._seal_one(attested):
-                return
-            attested = self._senses.attest()
-        if self._observed or self._answers or self._health or self._senses.has_news:
-            self._seal_one(self._senses.news())
-
-    def _seal_one(self, attested: Attested) -> bool:
-        """Seal one window with all that waits to be told; false when it must be tried again."""
-        observed, answers = self._observed[:_MAX_OBSERVED], self._answers[:_MAX_HEALTH]
-        room = max(0, _MAX_HEALTH - len(attested.health))
-        told = self._health[:room]
-        lean = self._stage == "full"
-        blocks = [_without_utilisation(one) for one in attested.blocks] if lean else attested.blocks
-
-        def make(chain: ReportChain) -> SealedReport:
-            start, count, kept = attested.start, attested.count, blocks
-            if start < chain.sealed_until:
-                # It was committed though the answer did not come back: only what was not is left.
-                start, count, kept = max(chain.sealed_until, start), 0, []
-            return chain.seal(
-                start,
-                count,
-                kept,
-                observed,
-                health=[*attested.health, *told][:_MAX_HEALTH],
-                gpus=[] if lean else attested.gpus,
-                inventory=attested.inventory,
-                answers=answers,
-                clock=attested.clock,
-            )
-
-        states: Mapping[str, bytes] = {
-            "senses": attested.state,
-            "kept": msgspec.json.encode(list(self.kept.values())),
-        }
-        second = self._senses.second or int(time.time())
-        try:
-            self._spool.seal(self._signer, self._senses.boot_id, second, make, states)
-        except UnavailableError as error:
-            log.error("cannot seal", reason=error.message)  # noqa: TRY400 - a full disk
-            self._unsealed = attested
-            self._sealed_at = self._monotonic()
-            return False
-        except ValueError as error:
-            # The server would refuse it for ever: better a hole than an agent that goes no further.
-            log.exception("a report cannot be sealed", start=attested.start, why=str(error))
-        self._unsealed = None
-        del self._observed[: len(observed)]
-        del self._answers[: len(answers)]
-        del self._health[: len(told)]
-        self._sealed_at = self._monotonic()
-        self.sealed += 1
-        self._note_stage()
-        self.on_sealed()
-        return True
-
-    def _note_stage(self) -> None:
-        stage = self._spool.stage
-        if stage != self._stage:
-            log.warning("spool", stage=stage)
-            if stage != "ok" and self._stage == "ok":
-                self._say("spool_high", detail=stage)
-            self._stage = stage
+    def _note(self, instance: int, text: str) -> None:
+        self.diary.note(instance, self._senses.second or int(time.time()), text)
 
     def status(self) -> dict[str, Any]:
         """What a person wants to know of the agent now."""
@@ -646,13 +558,13 @@ class Agent:
             "last_answer_seconds_ago": None
             if contact is None
             else round(self._monotonic() - contact, 1),
-            "stage": self._stage,
-            "sealed": self.sealed,
+            "stage": self.sealer.stage,
+            "sealed": self.sealer.sealed,
         }
 
 
-def _nobody() -> None:
-    """Nobody waits for reports."""
+def _nothing(_: Collection[Found]) -> None:
+    """Nobody asks what runs."""
 
 
 def _lives(found: Found) -> bool:
@@ -666,7 +578,3 @@ def _lives(found: Found) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _without_utilisation(block: InstanceBlock) -> InstanceBlock:
-    return msgspec.structs.replace(block, util=bytes([UNKNOWN_UTILISATION]) * block.count)

@@ -12,14 +12,12 @@ import httpx
 import msgspec
 import structlog
 
+from adapters.hostagent.acting.calls import SignedCalls
 from adapters.hostagent.client import backoff_seconds
-from adapters.hostagent.identity import HostIdentity
 from ledger.domain.acknowledgement import Desired
-from ledger.domain.machine_call import Credential, signed_bytes, write_credential
 
 WAIT_SECONDS: Final = 25
 _MARGIN_SECONDS: Final = 10.0
-_OK: Final = 200
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -27,36 +25,20 @@ log = structlog.get_logger("gpuledger.agent")
 class Link:
     """Asks again and again, on a thread, with requests that this machine's key signs."""
 
-    def __init__(
-        self,
-        base_url: str,
-        machine: int,
-        identity: HostIdentity,
-        *,
-        second: Callable[[], int],
-        on_desired: Callable[[Desired, int, int], None],
-        http: httpx.Client | None = None,
-    ) -> None:
-        """Ask the server at *base_url*.
+    def __init__(self, calls: SignedCalls, on_desired: Callable[[Desired, int, int], None]) -> None:
+        """Ask by *calls*.
 
         Args:
-            base_url: Where the server is.
-            machine: This machine.
-            identity: Its key.
-            second: The Unix second as the server would say it.
+            calls: Carries the requests.
             on_desired: Told each answer, and when its request left and it came; monotonic
                 nanoseconds.
-            http: Carries the requests.
         """
-        self._base = base_url.rstrip("/")
-        self._machine = machine
-        self._identity = identity
-        self._second = second
+        self._calls = calls
         self._on_desired = on_desired
-        self._http = http or httpx.Client(timeout=WAIT_SECONDS + _MARGIN_SECONDS)
         self._ending = threading.Event()
         self._decoder = msgspec.json.Decoder(Desired)
         self._version: int | None = None
+        self._log_request: int | None = None
         self.failures = 0
         """Requests in a row that came to nothing."""
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
@@ -76,22 +58,15 @@ class Link:
             httpx.HTTPError: No answer, or not this one.
             msgspec.DecodeError: What answered is not the ledger.
         """
-        target = f"/v1/machines/{self._machine}/desired"
+        target = f"/v1/machines/{self._calls.machine}/desired"
         if self._version is not None:
             target += f"?after={self._version}&wait={WAIT_SECONDS}"
-        response = self._http.get(
-            self._base + target,
-            headers={"authorization": self._signed("GET", target), "accept": "application/json"},
-        )
-        response.raise_for_status()
-        desired = self._decoder.decode(response.content)
-        self._version = desired.version
+            if self._log_request is not None:
+                target += f"&after_log={self._log_request}"
+        answer = self._calls.get(target, WAIT_SECONDS + _MARGIN_SECONDS)
+        desired = self._decoder.decode(answer)
+        self._version, self._log_request = desired.version, desired.log_request
         return desired
-
-    def _signed(self, method: str, target: str) -> str:
-        second = self._second()
-        signature = self._identity.sign_call(signed_bytes(self._machine, second, method, target))
-        return write_credential(Credential(self._machine, self._identity.key_id, second, signature))
 
     def _run(self) -> None:
         while not self._ending.is_set():

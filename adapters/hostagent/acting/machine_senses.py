@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from adapters.hostagent.collector.supervisor import NvmlCollector
@@ -22,7 +22,12 @@ class MachineSenses(Senses):
     """Looks through NVML, the kernel's log and the kernel's files."""
 
     def __init__(
-        self, registered: Sequence[str], *, state: bytes | None, sealed_until: int
+        self,
+        registered: Sequence[str],
+        *,
+        state: bytes | None,
+        sealed_until: int,
+        stock: Callable[..., Inventory] = take_inventory,
     ) -> None:
         """Go on from what was last committed, on a machine with the GPUs *registered*."""
         super().__init__(
@@ -30,6 +35,7 @@ class MachineSenses(Senses):
             state=state,
             sealed_until=sealed_until,
             kernel_log=KernelLog(),
+            stock=stock,
         )
         self._metrics = registry(self)
 

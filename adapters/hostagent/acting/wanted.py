@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ledger.domain.acknowledgement import Desired, DesiredInstance
+from ledger.domain.acknowledgement import Desired, DesiredInstance, DesiredVolume
 
 
 class Wanted:
@@ -20,6 +20,7 @@ class Wanted:
         """Know what *stored* says, as `stored` of an agent before gave it."""
         self.version = -1
         self.instances: dict[int, DesiredInstance] = {}
+        self.volumes: list[DesiredVolume] = []
         self._specs: dict[int, dict[str, Any]] = {}
         if stored:
             self.take(msgspec.json.decode(stored, type=Desired))
@@ -38,7 +39,9 @@ class Wanted:
             one.instance: msgspec.structs.replace(one, spec=None) for one in desired.instances
         }
         is_news = desired.version > self.version or instances != self.instances
+        is_news |= desired.volumes != self.volumes
         self.version, self.instances = desired.version, instances
+        self.volumes = desired.volumes
         for instance in self._specs.keys() - instances.keys():
             del self._specs[instance]
         return is_news
@@ -52,5 +55,9 @@ class Wanted:
 
     def stored(self) -> bytes:
         """What may be kept on disk: everything but the specs, which hold secrets."""
-        known = Desired(version=max(self.version, 0), instances=list(self.instances.values()))
+        known = Desired(
+            version=max(self.version, 0),
+            instances=list(self.instances.values()),
+            volumes=self.volumes,
+        )
         return msgspec.json.encode(known)

@@ -11,7 +11,6 @@ import select
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from adapters.hostagent.collector.codes import NO_GPUS, UNKNOWN_XID, VERSION_MISMATCH
@@ -37,15 +36,13 @@ from adapters.hostagent.collector.protocol import (
     Xid,
 )
 from adapters.hostagent.collector.readings import SECOND_NS, Readings
+from adapters.hostagent.kernel_gpus import pci_gpus
 
 CADENCES: Final[tuple[Cadence, ...]] = (1, 5, 60)
 MAX_ABANDONED: Final = 3
 _SILENT_MISSES: Final = 3
 """After so many in a row NVML counts as unavailable: "cannot read" is a state of its own."""
 _MISMATCH_RETRY_SECONDS: Final = 60.0
-_PCI: Final = Path("/sys/bus/pci/devices")
-_NVIDIA: Final = "0x10de"
-_DISPLAY_CLASS: Final = "0x03"
 
 
 class Pace(NamedTuple):
@@ -65,19 +62,6 @@ class Pace(NamedTuple):
 class _Pending(NamedTuple):
     question: Question
     deadline_ns: int
-
-
-def pci_gpus(devices: Path = _PCI) -> int:
-    """NVIDIA's display devices on the PCI bus, by the kernel's own list; no driver is asked."""
-    found = 0
-    for device in devices.glob("*"):
-        try:
-            vendor = (device / "vendor").read_text().strip()
-            kind = (device / "class").read_text().strip()
-        except OSError:
-            continue  # It was unplugged while we looked.
-        found += vendor == _NVIDIA and kind.startswith(_DISPLAY_CLASS)
-    return found
 
 
 class NvmlCollector:

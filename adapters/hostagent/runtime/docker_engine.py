@@ -8,24 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Literal
+from typing import Final
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from docker.types import DeviceRequest
 from docker.utils.socket import frames_iter
 from requests.exceptions import RequestException
 
+from adapters.hostagent.runtime.docker_launch import (
+    creation,
+    host_options,
+    jupyter_of,
+    rented_volume,
+    volume_of,
+)
+from adapters.hostagent.runtime.docker_words import (
+    PortTakenError,
+    answering,
+    found_of,
+    is_port_taken,
+    kind_of,
+    pull_reason,
+    said,
+    start_reason,
+)
 from adapters.hostagent.runtime.port import (
-    ASSIGNMENT_LABEL,
-    GPUS_LABEL,
     INSTANCE_LABEL,
+    LOG_BYTES,
     PROBE_SECONDS,
     Connection,
-    ContainerState,
     Found,
     LaunchError,
     LaunchSpec,
@@ -33,6 +48,7 @@ from adapters.hostagent.runtime.port import (
     RuntimeEvent,
     RuntimeFault,
     RuntimeUnavailableError,
+    last_lines,
 )
 from ledger.domain.hardware import ConnectionPort
 
@@ -44,24 +60,13 @@ _PULL_SECONDS: Final = 1_500
 """Below the 1,800 s after which the server gives up on a launch."""
 _SOON_SECONDS: Final = 5
 """How long a stop waits beyond its grace before the engine is taken to be stuck."""
-_PIDS_MAX: Final = 32_768
-_LOG_OPTIONS: Final = {"max-size": "8m", "max-file": "2"}
-_WORKSPACE: Final = "/workspace"
+_CONFLICT: Final = 409
+"""The engine's word for "is not running", and for "is in use"."""
 _PROBE: Final = ["sh", "-c", "ls /dev/nvidiactl && nvidia-smi -L"]
-
-_STATES: Final[dict[str, ContainerState]] = {
-    "created": "created",
-    "running": "running",
-    "restarting": "running",
-    "paused": "paused",
-    "removing": "exited",
-    "exited": "exited",
-    "dead": "exited",
-}
 
 
 class DockerRuntime(Runtime):
-    """One container per instance, named `ledger-<instance>`."""
+    """One container per instance, named `ledger-<instance>-<assignment>`."""
 
     name = "docker"
 
@@ -85,16 +90,16 @@ class DockerRuntime(Runtime):
 
     def list(self) -> list[Found]:
         """All containers that carry the platform's label, running or not."""
-        with _answering():
+        with answering():
             rows = self._api.containers(all=True, filters={"label": INSTANCE_LABEL})
             found = [self.inspect(row["Id"]) for row in rows]
         return [one for one in found if one is not None]
 
     def inspect(self, container: str) -> Found | None:
         """One container; null for none, and for one that is not the platform's."""
-        with _answering():
+        with answering():
             try:
-                return _found(self._api.inspect_container(container))
+                return found_of(self._api.inspect_container(container))
             except NotFound:
                 return None
 
@@ -104,46 +109,50 @@ class DockerRuntime(Runtime):
         Its first image is what the renter named. On other GPUs, or for a new assignment, it goes on
         from what the container before had become: the whole file system is the instance's disk.
         """
-        with _answering():
-            known = self._of(spec.instance)
-            if known is not None and known.is_alive and known.assignment == spec.assignment:
-                return known
+        with answering():
+            before = self._of(spec.instance)
+            known = before[-1] if before else None
             if known is not None and known.assignment == spec.assignment:
-                self._begin(known.id)
+                if not known.is_alive:
+                    self._begin(known.id)
                 return self._require(known.id)
-            if known is None:
-                image = self._pulled(spec)
-            else:
-                self.stop(known.id, 0)
-                image = self._kept(known.id, spec)
-                self._api.remove_container(known.id, force=True)
+            image = self._pulled(spec) if known is None else self._become(known.id, spec)
             created = self._create(spec, image)
-            self._begin(created)
+            # Not before there is the next one: between the two the agent may be killed.
+            for one in before:
+                self._api.remove_container(one.id, force=True)
+            try:
+                self._begin(created)
+            except PortTakenError:
+                # A wished port is somebody's already: any other will do, and it is told which.
+                self._api.remove_container(created, force=True)
+                created = self._create(spec, image, as_wished=False)
+                self._begin(created)
             return self._require(created)
 
     def stop(self, container: str, grace_s: float) -> None:
         """Ask the container to end, and kill it after *grace_s*; its file system stays."""
-        with _answering(), contextlib.suppress(NotFound):
+        with answering(), contextlib.suppress(NotFound):
             if grace_s > 0:
                 self._api.stop(container, timeout=int(grace_s))
                 return
             try:
                 self._api.kill(container, "SIGKILL")
             except APIError as error:
-                if error.status_code != 409:  # noqa: PLR2004 - the engine's "is not running"
+                if error.status_code != _CONFLICT:
                     raise
                 return
             self._api.wait(container, timeout=_SOON_SECONDS)
 
     def remove(self, container: str) -> None:
         """Kill the container and delete it, its volumes and the images it became."""
-        with _answering(), contextlib.suppress(NotFound):
+        with answering(), contextlib.suppress(NotFound):
             found = self.inspect(container)
             self._api.remove_container(container, v=True, force=True)
             if found is None:
                 return
             with contextlib.suppress(NotFound):
-                self._api.remove_volume(_volume(found.instance), force=True)
+                self._api.remove_volume(volume_of(found.instance), force=True)
             for image in self._api.images(filters={"label": f"{INSTANCE_LABEL}={found.instance}"}):
                 with contextlib.suppress(NotFound):
                     self._api.remove_image(image["Id"], force=True)
@@ -152,13 +161,13 @@ class DockerRuntime(Runtime):
         """What the engine remembers of the platform's containers from *since* up to now."""
         filters = {"type": "container", "label": INSTANCE_LABEL}
         found = []
-        with _answering():
+        with answering():
             until = int(since) + 1
             until = max(until, int(datetime.now().astimezone().timestamp()))
             for one in self._api.events(
                 since=int(since), until=until, filters=filters, decode=True
             ):
-                kind = _kind(one.get("Action", ""))
+                kind = kind_of(one.get("Action", ""))
                 label = one.get("Actor", {}).get("Attributes", {}).get(INSTANCE_LABEL, "")
                 if kind is not None and label.isdigit():
                     at = one.get("timeNano", 0) / 1e9
@@ -215,20 +224,29 @@ class DockerRuntime(Runtime):
             uuid.encode() in output for uuid in found.gpu_uuids
         )
 
-    def logs(self, container: str, tail: int) -> bytes:
+    def logs(self, container: str, tail: int | None) -> bytes:
         """The last lines of its output."""
-        if tail <= 0:
+        if tail is not None and tail <= 0:
             return b""
-        with _answering():
+        kept: deque[bytes] = deque()
+        size = 0
+        with answering():
             try:
-                found: bytes = self._api.logs(container, tail=tail, stdout=True, stderr=True)
+                for chunk in self._api.logs(
+                    container, tail="all" if tail is None else tail, stream=True, follow=False
+                ):
+                    kept.append(chunk)
+                    size += len(chunk)
+                    # The log may be longer than what may be held of it: its end counts.
+                    while size - len(kept[0]) >= LOG_BYTES:
+                        size -= len(kept.popleft())
             except NotFound:
                 return b""
-        return found
+        return last_lines(b"".join(kept), tail)
 
     def connection(self, container: str) -> Connection:
         """Where the engine published its ports, and the digest of its image."""
-        with _answering():
+        with answering():
             try:
                 shown = self._api.inspect_container(container)
             except NotFound:
@@ -245,12 +263,23 @@ class DockerRuntime(Runtime):
                 for place in places or ()
                 if ":" not in place.get("HostIp", "")
             ]
-        return Connection(ports=ports, digest=digest)
+        return Connection(ports=ports, digest=digest, jupyter=jupyter_of(shown))
+
+    def remove_volume(self, volume: int) -> None:
+        """Delete a rented volume with everything in it."""
+        with answering(), contextlib.suppress(NotFound):
+            try:
+                self._api.remove_volume(rented_volume(volume), force=True)
+            except APIError as error:
+                if error.status_code != _CONFLICT:
+                    raise
+                # The container that had it is on its way out.
+                raise RuntimeUnavailableError(said(error)) from error
 
     def faults(self) -> Sequence[RuntimeFault]:
         """What the engine cannot do on this machine."""
         try:
-            with _answering():
+            with answering():
                 info = self._api.info()
         except RuntimeUnavailableError as error:
             way_out = "start the engine, and let the agent open its socket"
@@ -267,10 +296,11 @@ class DockerRuntime(Runtime):
 
     # --- the engine ------------------------------------------------------------------------------
 
-    def _of(self, instance: int) -> Found | None:
+    def _of(self, instance: int) -> Sequence[Found]:
+        """Its containers, the latest assignment last; more than one after a kill in between."""
         rows = self._api.containers(all=True, filters={"label": f"{INSTANCE_LABEL}={instance}"})
         found = [one for row in rows if (one := self.inspect(row["Id"])) is not None]
-        return max(found, key=lambda one: one.assignment, default=None)
+        return sorted(found, key=lambda one: one.assignment)
 
     def _require(self, container: str) -> Found:
         found = self.inspect(container)
@@ -282,7 +312,9 @@ class DockerRuntime(Runtime):
         try:
             self._api.start(container)
         except APIError as error:
-            raise LaunchError(_start_reason(error), _said(error)) from error
+            if is_port_taken(error):
+                raise PortTakenError(said(error)) from error
+            raise LaunchError(start_reason(error), said(error)) from error
 
     def _pulled(self, spec: LaunchSpec) -> str:
         """The name of the image, present on this machine; the digest decides where one is given."""
@@ -296,62 +328,38 @@ class DockerRuntime(Runtime):
         with contextlib.suppress(ImageNotFound):
             self._api.inspect_image(name)
             return name
+        login = None if spec.login is None else spec.login._asdict()
         try:
-            for line in self._pull.pull(repository, tag=digest or tag, stream=True, decode=True):
+            for line in self._pull.pull(
+                repository, tag=digest or tag, stream=True, decode=True, auth_config=login
+            ):
                 if "error" in line:
-                    raise LaunchError(_pull_reason(line["error"]), line["error"])
+                    raise LaunchError(pull_reason(line["error"]), line["error"])
         except APIError as error:
-            raise LaunchError(_pull_reason(_said(error)), _said(error)) from error
+            raise LaunchError(pull_reason(said(error)), said(error)) from error
         return name
 
-    def _kept(self, container: str, spec: LaunchSpec) -> str:
-        """An image of what the instance's file system has become."""
+    def _become(self, container: str, spec: LaunchSpec) -> str:
+        """An image of what the instance's file system has become; its container is stopped."""
+        self.stop(container, 0)
         repository, tag = f"ledger/instance-{spec.instance}", str(spec.assignment)
         change = f"LABEL {INSTANCE_LABEL}={spec.instance}"
         self._api.commit(container, repository=repository, tag=tag, changes=[change])
         return f"{repository}:{tag}"
 
-    def _create(self, spec: LaunchSpec, image: str) -> str:
-        options: dict[str, Any] = {
-            "binds": {_volume(spec.instance): {"bind": _WORKSPACE, "mode": "rw"}},
-            "network_mode": "bridge",
-            "port_bindings": {f"{one.container_port}/{one.protocol}": None for one in spec.ports},
-            "privileged": False,
-            "init": True,
-            "pids_limit": _PIDS_MAX,
-            "restart_policy": {"Name": "no"},
-            "log_config": docker.types.LogConfig(type="json-file", config=_LOG_OPTIONS),
-        }
-        if spec.gpu_uuids:
-            options["device_requests"] = [
-                DeviceRequest(
-                    driver="nvidia", device_ids=list(spec.gpu_uuids), capabilities=[["gpu"]]
-                )
-            ]
-        if spec.disk_bytes and not self._quota_refused:
-            options["storage_opt"] = {"size": str(spec.disk_bytes)}
-        arguments: dict[str, Any] = {
-            "image": image,
-            "command": _command(spec),
-            "environment": spec.env,
-            "labels": {
-                INSTANCE_LABEL: str(spec.instance),
-                ASSIGNMENT_LABEL: str(spec.assignment),
-                GPUS_LABEL: ",".join(spec.gpu_uuids),
-            },
-            "ports": [(one.container_port, one.protocol) for one in spec.ports],
-            "name": f"ledger-{spec.instance}",
-        }
+    def _create(self, spec: LaunchSpec, image: str, *, as_wished: bool = True) -> str:
+        with_quota = bool(spec.disk_bytes) and not self._quota_refused
+        options = host_options(spec, with_quota=with_quota, as_wished=as_wished)
         try:
             created = self._api.create_container(
-                **arguments, host_config=self._api.create_host_config(**options)
+                **creation(spec, image), host_config=self._api.create_host_config(**options)
             )
         except APIError as error:
-            if "storage_opt" not in options or "storage" not in _said(error).lower():
-                raise LaunchError(_start_reason(error), _said(error)) from error
+            if not with_quota or "storage" not in said(error).lower():
+                raise LaunchError(start_reason(error), said(error)) from error
             # The file system has no quotas; `faults` says so, and the instance runs without.
             self._quota_refused = True
-            return self._create(spec, image)
+            return self._create(spec, image, as_wished=as_wished)
         return str(created["Id"])
 
     def _digest(self, image: str) -> str | None:
@@ -359,97 +367,3 @@ class DockerRuntime(Runtime):
             for one in self._api.inspect_image(image).get("RepoDigests") or ():
                 return str(one).partition("@")[2] or None
         return None
-
-
-# --- what the engine's words mean -----------------------------------------------------------------
-
-
-def _found(shown: dict[str, Any]) -> Found | None:
-    labels = (shown.get("Config") or {}).get("Labels") or {}
-    instance, assignment = labels.get(INSTANCE_LABEL, ""), labels.get(ASSIGNMENT_LABEL, "")
-    if not (instance.isdigit() and assignment.isdigit()):
-        return None
-    state = shown.get("State") or {}
-    status = _STATES.get(state.get("Status", ""), "exited")
-    is_alive = status in {"running", "paused"}
-    return Found(
-        id=shown["Id"],
-        instance=int(instance),
-        assignment=int(assignment),
-        state=status,
-        gpu_uuids=tuple(one for one in labels.get(GPUS_LABEL, "").split(",") if one),
-        pid=state.get("Pid") or None if is_alive else None,
-        started_at=_second(state.get("StartedAt", "")),
-        exit_code=None if is_alive or status == "created" else state.get("ExitCode"),
-        disk=((shown.get("GraphDriver") or {}).get("Data") or {}).get("MergedDir"),
-    )
-
-
-def _second(text: str) -> int | None:
-    """The Unix second of an RFC 3339 time with nanoseconds; year 1 means never."""
-    if not text or text.startswith("0001-"):
-        return None
-    return int(datetime.fromisoformat(text[:19] + "+00:00").timestamp())
-
-
-def _kind(action: str) -> Literal["start", "exit", "remove"] | None:
-    match action:
-        case "start" | "restart" | "unpause":
-            return "start"
-        case "die" | "oom" | "kill":
-            return "exit"
-        case "destroy":
-            return "remove"
-        case _:
-            return None
-
-
-def _command(spec: LaunchSpec) -> list[str] | None:
-    if spec.onstart:
-        return ["/bin/sh", "-c", spec.onstart, "onstart", *spec.args]
-    return list(spec.args) or None
-
-
-def _volume(instance: int) -> str:
-    return f"ledger-{instance}"
-
-
-def _said(error: APIError) -> str:
-    return str(error.explanation or error)[:256]
-
-
-def _pull_reason(said: str) -> str:
-    text = said.lower()
-    if "denied" in text or "unauthorized" in text or "authentication" in text:
-        return "image_denied"
-    if "not found" in text or "manifest unknown" in text or "does not exist" in text:
-        return "image_not_found"
-    if "invalid reference" in text or "unsupported" in text:
-        return "image_invalid"
-    return "image_pull_failed"
-
-
-def _start_reason(error: APIError) -> str:
-    text = _said(error).lower()
-    if "executable file not found" in text or "no such file or directory" in text:
-        return "bad_command"
-    if "could not select device driver" in text or "nvidia" in text:
-        return "gpu_unavailable"
-    if "invalid" in text or "bad parameter" in text:
-        return "bad_configuration"
-    return "runtime_failed"
-
-
-@contextlib.contextmanager
-def _answering() -> Iterator[None]:
-    """Tell an engine that does not answer apart from one that says no."""
-    try:
-        yield
-    except RequestException as error:
-        raise RuntimeUnavailableError(str(error)) from error
-    except APIError as error:
-        if error.is_server_error():
-            raise RuntimeUnavailableError(_said(error)) from error
-        raise
-    except DockerException as error:
-        raise RuntimeUnavailableError(str(error)) from error

@@ -7,18 +7,19 @@ instance, not to the assignment, and ends with `remove`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ledger.domain.acknowledgement import DesiredInstance
 from ledger.domain.hardware import ConnectionPort
 
 INSTANCE_LABEL: Final = "ledger.instance_id"
 ASSIGNMENT_LABEL: Final = "ledger.assignment_no"
 GPUS_LABEL: Final = "ledger.gpu_uuids"
 PROBE_SECONDS: Final = 5.0
+LOG_BYTES: Final = 4 * 2**20
+"""As much of an output as is read at once."""
 
 ContainerState = Literal["created", "running", "paused", "exited"]
 
@@ -28,6 +29,23 @@ class PortWish(NamedTuple):
 
     container_port: int
     protocol: Literal["tcp", "udp"] = "tcp"
+    host_port: int | None = None
+    """Where, if that is free; which port it became is told by `connection`."""
+
+
+class Login(NamedTuple):
+    """Who pulls a private image."""
+
+    username: str
+    password: str
+    registry: str | None = None
+
+
+class Mount(NamedTuple):
+    """A volume of the host, and where the instance sees it."""
+
+    volume: int
+    path: str
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +60,18 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     onstart: str | None = None
     args: tuple[str, ...] = ()
-    runtype: str = "args"
-    ports: tuple[PortWish, ...] = ()
+    entrypoint: str | None = None
+    """A program that is given `args`, in place of the image's own; never together with onstart."""
+    login: Login | None = None
+    user: str | None = None
+    hostname: str | None = None
+    has_ssh: bool = False
+    """It is got into by ssh, with `ssh_keys`."""
     ssh_keys: tuple[str, ...] = ()
-    volumes: tuple[dict[str, Any], ...] = ()
+    jupyter: Literal["notebook", "lab"] | None = None
+    jupyter_dir: str | None = None
+    ports: tuple[PortWish, ...] = ()
+    mounts: tuple[Mount, ...] = ()
 
     def __repr__(self) -> str:
         return f"LaunchSpec(instance={self.instance}, assignment={self.assignment})"
@@ -83,6 +109,13 @@ class RuntimeEvent(NamedTuple):
     kind: Literal["start", "exit", "remove"]
 
 
+class Jupyter(NamedTuple):
+    """A notebook server inside, by its port in the container, and what opens it."""
+
+    container_port: int
+    token: str
+
+
 class Connection(NamedTuple):
     """How an instance is reached from outside, as far as the host knows."""
 
@@ -90,6 +123,7 @@ class Connection(NamedTuple):
     public_ip: str | None = None
     digest: str | None = None
     """Digest of the image that really runs."""
+    jupyter: Jupyter | None = None
 
 
 class RuntimeFault(NamedTuple):
@@ -160,63 +194,28 @@ class Runtime(ABC):
         """True when its GPUs can be seen from inside; asked for at most `PROBE_SECONDS`."""
 
     @abstractmethod
-    def logs(self, container: str, tail: int) -> bytes:
-        """The last *tail* lines of its output; empty when there is none."""
+    def logs(self, container: str, tail: int | None) -> bytes:
+        """The last *tail* lines of its output, or all; empty when there is none.
+
+        At most the last `LOG_BYTES`, of which the first line may be cut.
+        """
 
     @abstractmethod
     def connection(self, container: str) -> Connection:
         """Where its ports are published."""
 
     @abstractmethod
+    def remove_volume(self, volume: int) -> None:
+        """Destroy a volume that no instance has any more. Unknown is success."""
+
+    @abstractmethod
     def faults(self) -> Sequence[RuntimeFault]:
         """What of its contract the runtime cannot keep on this machine."""
 
 
-def spec_of(wanted: DesiredInstance) -> LaunchSpec:
-    """What the server wants run, in the runtime's terms.
-
-    Raises:
-        LaunchError: `bad_configuration`, the launch is not of a shape that can be run.
-    """
-    launch: Mapping[str, Any] = wanted.spec or {}
-    digest = launch.get("digest")
-    image = launch.get("image")
-    try:
-        return LaunchSpec(
-            instance=wanted.instance,
-            assignment=wanted.assignment,
-            gpu_uuids=tuple(wanted.gpu_uuids),
-            disk_bytes=wanted.disk_bytes,
-            image=_text(image, "image"),
-            digest=_text(digest, "digest"),
-            env={str(name): str(value) for name, value in (launch.get("env") or {}).items()},
-            onstart=_text(launch.get("onstart"), "onstart"),
-            args=tuple(str(one) for one in launch.get("args") or ()),
-            runtype=str(launch.get("runtype") or "args"),
-            ports=tuple(_port(one) for one in launch.get("ports") or ()),
-            ssh_keys=tuple(str(one) for one in launch.get("ssh_keys") or ()),
-            volumes=tuple(dict(one) for one in launch.get("volumes") or ()),
-        )
-    except (AttributeError, TypeError, ValueError) as error:
-        message = f"the launch of instance {wanted.instance} cannot be read: {error}"
-        raise LaunchError("bad_configuration", message) from None
-
-
-def _text(value: object, name: str) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    message = f"`{name}` is not a text"
-    raise ValueError(message)
-
-
-def _port(value: object) -> PortWish:
-    """A wish such as `8080`, `"8080/udp"`, or `{"container_port": 8080, "protocol": "udp"}`."""
-    if isinstance(value, Mapping):
-        text, protocol = str(value.get("container_port")), str(value.get("protocol", "tcp"))
-    else:
-        text, _, protocol = str(value).partition("/")
-    number = int(text)
-    if not 1 <= number <= 65_535 or protocol not in {"", "tcp", "udp"}:  # noqa: PLR2004
-        message = f"{value!r} is no port"
-        raise ValueError(message)
-    return PortWish(number, "udp" if protocol == "udp" else "tcp")
+def last_lines(output: bytes, tail: int | None) -> bytes:
+    """The last *tail* lines of *output*, or all of them, within `LOG_BYTES`."""
+    output = output[-LOG_BYTES:]
+    if tail is None:
+        return output
+    return b"".join(output.splitlines(keepends=True)[-tail:]) if tail > 0 else b""

@@ -10,22 +10,20 @@ Everything is in one folder per instance, so a new agent finds what the one befo
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from adapters.hostagent.runtime.port import (
+    LOG_BYTES,
     Connection,
     Found,
     LaunchError,
@@ -33,12 +31,25 @@ from adapters.hostagent.runtime.port import (
     Runtime,
     RuntimeEvent,
     RuntimeFault,
+    last_lines,
 )
+from adapters.hostagent.runtime.process_files import (
+    end_of,
+    exit_of,
+    held,
+    is_alive,
+    is_locked,
+    read,
+    reap_later,
+    send,
+    until_gone,
+    write,
+)
+from ledger.domain.hardware import ConnectionPort
 
 _SHIM: Final = Path(__file__).with_name("shim.py")
 _START_SECONDS: Final = 10.0
 _KILL_SECONDS: Final = 10.0
-_EXIT_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.01
 _FIRST_UID: Final = 300_000
 _UIDS: Final = 100_000
@@ -86,6 +97,7 @@ class ProcessRuntime(Runtime):
     def start(self, spec: LaunchSpec) -> Found:
         """Let the instance run; its disk is made, or kept as it is."""
         folder = self.root / str(spec.instance)
+        self._require_able(spec)
         argv = _command_of(spec)
         known = self.inspect(folder.name)
         if known is not None and known.is_alive:
@@ -105,12 +117,13 @@ class ProcessRuntime(Runtime):
                 os.chown(disk, uid, uid)
         for name in ("run.json", "exit.json"):
             (folder / name).unlink(missing_ok=True)
-        _write(
+        write(
             folder / "meta.json",
             {
                 "instance": spec.instance,
                 "assignment": spec.assignment,
                 "gpu_uuids": list(spec.gpu_uuids),
+                "ports": [[one.container_port, one.protocol] for one in spec.ports],
             },
         )
         orders = {
@@ -127,16 +140,16 @@ class ProcessRuntime(Runtime):
     def stop(self, container: str, grace_s: float) -> None:
         """Ask its processes to end, and kill them after *grace_s*; the disk stays."""
         folder = self._folder(container)
-        run = None if folder is None else _read(folder / "run.json")
+        run = None if folder is None else read(folder / "run.json")
         if folder is None or run is None:
             return
-        with _process(run) as process:
+        with held(run) as process:
             if process is not None:
                 if grace_s > 0:
-                    _send(process, signal.SIGTERM)
-                    _until_gone(process, grace_s)
-                _send(process, signal.SIGKILL)
-                _until_gone(process, _KILL_SECONDS)
+                    send(process, signal.SIGTERM)
+                    until_gone(process, grace_s)
+                send(process, signal.SIGKILL)
+                until_gone(process, _KILL_SECONDS)
         # Without a process namespace the shim now kills what left the group; then it lets go.
         self._await_end(folder)
 
@@ -154,7 +167,7 @@ class ProcessRuntime(Runtime):
         """The last start and the last end of each instance, if they are not before *since*."""
         found = []
         for folder in self._folders():
-            meta = _read(folder / "meta.json")
+            meta = read(folder / "meta.json")
             assert meta is not None, folder
             for name, kind in (("run.json", "start"), ("exit.json", "exit")):
                 with contextlib.suppress(OSError):
@@ -173,19 +186,33 @@ class ProcessRuntime(Runtime):
             return True
         return Path(f"/proc/{found.pid}/root/dev/nvidiactl").exists()
 
-    def logs(self, container: str, tail: int) -> bytes:
+    def logs(self, container: str, tail: int | None) -> bytes:
         """The last lines of its output."""
         folder = self._folder(container)
         text = b""
-        for name in ("output.log.1", "output.log"):
-            if folder is not None:
-                with contextlib.suppress(OSError):
-                    text += (folder / name).read_bytes()
-        return b"".join(text.splitlines(keepends=True)[-tail:]) if tail > 0 else b""
+        if folder is not None:
+            for name in ("output.log", "output.log.1"):
+                if len(text) < LOG_BYTES:
+                    text = end_of(folder / name, LOG_BYTES - len(text)) + text
+        return last_lines(text, tail)
 
     def connection(self, container: str) -> Connection:
-        """No port is published: in a network of its own nobody reaches the instance."""
-        return Connection(ports=[])
+        """The ports that it was to have, on the host's network; in one of its own there are none.
+
+        Whether the instance listens there is its own affair.
+        """
+        folder = self._folder(container)
+        meta = None if folder is None else read(folder / "meta.json")
+        ports = [] if meta is None else meta.get("ports", [])
+        return Connection(
+            ports=[
+                ConnectionPort(container_port=number, host_port=number, protocol=protocol)
+                for number, protocol in ports
+            ]
+        )
+
+    def remove_volume(self, volume: int) -> None:
+        """There are none: a launch with a volume is refused."""
 
     def faults(self) -> Sequence[RuntimeFault]:
         """What this machine does not allow."""
@@ -218,8 +245,30 @@ class ProcessRuntime(Runtime):
 
     def isolation(self, instance: int) -> tuple[str, ...]:
         """What the running instance has of its own: pid, net, ipc, mount, user."""
-        run = _read(self.root / str(instance) / "run.json")
+        run = read(self.root / str(instance) / "run.json")
         return () if run is None else tuple(run["isolation"])
+
+    def _require_able(self, spec: LaunchSpec) -> None:
+        """Refuse what plain processes cannot be given, with the way out."""
+        lacks = [
+            ("way in by ssh (`runtype`)", spec.has_ssh),
+            ("notebook server (`runtype`)", spec.jupyter is not None),
+            ("user of one's choice (`user`)", spec.user is not None),
+            ("host name (`hostname`)", spec.hostname is not None),
+            ("volumes", bool(spec.mounts)),
+            ("ports that are reached from outside", bool(spec.ports) and self._network == "own"),
+            (
+                "other number for a port outside than inside",
+                any(one.host_port not in {None, one.container_port} for one in spec.ports),
+            ),
+        ]
+        missing = [what for what, is_wished in lacks if is_wished]
+        if missing:
+            message = (
+                f"this host runs plain processes and has no {', no '.join(missing)}:"
+                " leave it out, or rent a machine that runs containers"
+            )
+            raise LaunchError("bad_configuration", message)
 
     # --- the folder ------------------------------------------------------------------------------
 
@@ -236,22 +285,22 @@ class ProcessRuntime(Runtime):
         return self.root / container if _NAME.fullmatch(container) else None
 
     def _found(self, folder: Path) -> Found:
-        meta = _read(folder / "meta.json")
+        meta = read(folder / "meta.json")
         assert meta is not None, folder
-        run, ended = _read(folder / "run.json"), _read(folder / "exit.json")
-        is_alive = run is not None and ended is None and _is_alive(run)
-        if run is not None and not is_alive and ended is None:
-            ended = _exit_of(folder)
+        run, ended = read(folder / "run.json"), read(folder / "exit.json")
+        lives = run is not None and ended is None and is_alive(run)
+        if run is not None and not lives and ended is None:
+            ended = exit_of(folder)
         state: Literal["created", "running", "exited"] = "created"
         if run is not None:
-            state = "running" if is_alive else "exited"
+            state = "running" if lives else "exited"
         return Found(
             id=folder.name,
             instance=meta["instance"],
             assignment=meta["assignment"],
             state=state,
             gpu_uuids=tuple(meta["gpu_uuids"]),
-            pid=run["pid"] if is_alive and run is not None else None,
+            pid=run["pid"] if lives and run is not None else None,
             started_at=None if run is None else run["started_at"],
             exit_code=None if ended is None else ended["code"],
             disk=str(folder / "disk"),
@@ -271,23 +320,23 @@ class ProcessRuntime(Runtime):
         with contextlib.suppress(BrokenPipeError), shim.stdin as orders_in:
             orders_in.write(json.dumps(orders).encode())
         deadline = time.monotonic() + _START_SECONDS
-        while (run := _read(folder / "run.json")) is None:
+        while (run := read(folder / "run.json")) is None:
             if shim.poll() is not None or time.monotonic() > deadline:
                 shim.kill()
                 shim.wait()
                 message = f"instance {folder.name} could not be started"
                 raise LaunchError("runtime_failed", message)
             time.sleep(_POLL_SECONDS)
-        _reap_later(shim)
+        reap_later(shim)
         if run["error"]:
             raise LaunchError("bad_command", run["error"])
 
     def _await_end(self, folder: Path) -> None:
         """Wait until no shim of this instance lives; also one that an agent before started."""
         deadline = time.monotonic() + _KILL_SECONDS
-        while _is_locked(folder / "lock"):
-            run = _read(folder / "run.json")
-            if run is not None and not _is_alive(run) and time.monotonic() > deadline:
+        while is_locked(folder / "lock"):
+            run = read(folder / "run.json")
+            if run is not None and not is_alive(run) and time.monotonic() > deadline:
                 with contextlib.suppress(OSError):
                     os.kill(run["shim"], signal.SIGKILL)
             elif time.monotonic() > deadline + _KILL_SECONDS:
@@ -300,6 +349,8 @@ class ProcessRuntime(Runtime):
 
 
 def _command_of(spec: LaunchSpec) -> list[str]:
+    if spec.entrypoint:
+        return [spec.entrypoint, *spec.args]
     if spec.onstart:
         return ["/bin/sh", "-c", spec.onstart, "onstart", *spec.args]
     if spec.args:
@@ -333,90 +384,6 @@ def _uid_of(instance: int) -> int | None:
 
 def _kind(text: str) -> Literal["start", "exit"]:
     return "start" if text == "start" else "exit"
-
-
-# --- files and processes --------------------------------------------------------------------------
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(value))
-    new.replace(path)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return found
-
-
-def _exit_of(folder: Path) -> dict[str, Any] | None:
-    """How a process that is gone ended; its shim may be about to write it down."""
-    deadline = time.monotonic() + _EXIT_SECONDS
-    while (ended := _read(folder / "exit.json")) is None and _is_locked(folder / "lock"):
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(_POLL_SECONDS)
-    return ended or _read(folder / "exit.json")
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
-
-
-def _is_alive(run: dict[str, Any]) -> bool:
-    """True while the very process lives that was started, and not one that got its number."""
-    start = _start_of(run["pid"])
-    return start is not None and start == run["pid_start"]
-
-
-def _start_of(pid: int) -> int | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in {"Z", "X"} else int(fields[19])
-
-
-@contextlib.contextmanager
-def _process(run: dict[str, Any]) -> Iterator[int | None]:
-    """A descriptor of the process that *run* names; none when it has ended."""
-    try:
-        descriptor = os.pidfd_open(run["pid"])
-    except OSError:
-        yield None
-        return
-    try:
-        # Asked after the descriptor is held: the number cannot be given to another one any more.
-        yield descriptor if _is_alive(run) else None
-    finally:
-        os.close(descriptor)
-
-
-def _send(descriptor: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(descriptor, number)
-
-
-def _until_gone(descriptor: int, seconds: float) -> None:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    poll.poll(max(0, int(seconds * 1000)))
-
-
-def _reap_later(shim: subprocess.Popen[bytes]) -> None:
-    """Wait for a shim on a thread, so that it leaves no zombie and no warning."""
-    threading.Thread(target=shim.wait, name="shim", daemon=True).start()
 
 
 def _can_unshare() -> bool:

@@ -18,6 +18,7 @@ from adapters.hostagent.runtime.port import (
     RuntimeEvent,
     RuntimeFault,
     RuntimeUnavailableError,
+    last_lines,
 )
 from ledger.domain.hardware import ConnectionPort
 
@@ -41,6 +42,7 @@ class RuntimeTwin(Runtime):
         self.started: list[tuple[int, int]] = []
         self.stopped: list[tuple[int, float]] = []
         self.removed: list[int] = []
+        self.removed_volumes: list[int] = []
         self.is_away = False
         """Nobody answers."""
         self.refuses: dict[int, str] = {}
@@ -147,14 +149,14 @@ class RuntimeTwin(Runtime):
         one = self.inspect(container)
         return one is not None and one.is_alive and one.instance not in self.fails_probe
 
-    def logs(self, container: str, tail: int) -> bytes:
+    def logs(self, container: str, tail: int | None) -> bytes:
         """One line for each start."""
         lines = [
             b"assignment %d started\n" % assignment
             for instance, assignment in self.started
             if str(instance) == container
         ]
-        return b"".join(lines[-tail:]) if tail > 0 else b""
+        return last_lines(b"".join(lines), tail)
 
     def connection(self, container: str) -> Connection:
         """Ports counted from 40000."""
@@ -164,12 +166,17 @@ class RuntimeTwin(Runtime):
             ports=[
                 ConnectionPort(
                     container_port=wish.container_port,
-                    host_port=_FIRST_HOST_PORT + index,
+                    host_port=wish.host_port or _FIRST_HOST_PORT + index,
                     protocol=wish.protocol,
                 )
                 for index, wish in enumerate(wishes)
             ]
         )
+
+    def remove_volume(self, volume: int) -> None:
+        """Note it."""
+        self._require()
+        self.removed_volumes.append(volume)
 
     def faults(self) -> Sequence[RuntimeFault]:
         """Nothing is missing here."""

@@ -65,6 +65,7 @@ class Senses:
         clock: Callable[[], ClockReading] = read_clocks,
         kernel_log: KernelLog | None = None,
         proc: Path = PROC,
+        stock: Callable[..., Inventory] = take_inventory,
     ) -> None:
         """Go on from what was last committed.
 
@@ -76,6 +77,7 @@ class Senses:
             clock: Reads the clocks.
             kernel_log: A second source of faults; started and stopped with this.
             proc: Where the kernel shows its processes.
+            stock: Says what the machine is made of, as `take_inventory` does.
         """
         now = clock()
         kept = None if state is None else _states.decode(state)
@@ -87,6 +89,7 @@ class Senses:
         self.energy = EnergyMeter()
         self.ticks_total = 0
         self._clock = clock
+        self._stock = stock
         self._proc = proc
         self._kernel_log = kernel_log
         self._meter = Meter(kept, now, self.settings.link_bytes_per_second, proc=proc)
@@ -252,7 +255,7 @@ class Senses:
         if reading.state != "ok" or reading.generation == self._inventory_of:
             return
         self._inventory_of = reading.generation
-        found = take_inventory(
+        found = self._stock(
             self.collector.identities(),
             self.collector.versions(),
             disk=self.settings.disk,

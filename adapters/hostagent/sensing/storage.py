@@ -58,6 +58,9 @@ class Disks:
         key = (instance, path)
         last = self._disks.get(key, _Watched(None, None, None))
         if not path.exists():
+            if key not in self._disks:
+                # Never seen: it may lie where the agent cannot look, in a container of its own.
+                return None
             since_ns = now_ns if last.missing_since_ns is None else last.missing_since_ns
             self._disks[key] = last._replace(missing_since_ns=since_ns)
             if now_ns - since_ns >= GONE_NS:

@@ -55,7 +55,7 @@ class NewConnection(Body):
 
 @put(
     "/v1/instances/{instance_id:int}/connection",
-    opt=allowed(*HOST),
+    opt=allowed(*HOST, machine=True),
     summary="Publish a way in",
 )
 async def publish_connection(
@@ -81,7 +81,8 @@ async def publish_connection(
 
     def do(unit: Unit) -> WayIntoInstance:
         instance = unit.instance(instance_id)
-        if not call.is_admin and instance.host_id != call.principal.account_id:
+        is_own = call.is_admin or instance.host_id == call.principal.account_id
+        if not is_own or call.machine_id not in {None, instance.machine_id}:
             raise NotFoundError("no_such_instance", f"there is no instance {instance_id}")
         use_cases.publish(unit, instance_id, data.assignment, ports, addresses, data.digest)
         way = use_cases.way_into(unit.connection, unit.vault, instance_id)

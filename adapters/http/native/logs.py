@@ -100,7 +100,7 @@ async def request_logs(
 
 @get(
     "/v1/machines/{machine_id:int}/log-requests",
-    opt=allowed(*HOST),
+    opt=allowed(*HOST, machine=True),
     summary="List a machine's log requests",
 )
 async def list_log_requests(call: Caller, machine_id: FromPath[int]) -> LogRequests:
@@ -129,7 +129,11 @@ async def list_log_requests(call: Caller, machine_id: FromPath[int]) -> LogReque
     )
 
 
-@put("/v1/log-requests/{token:str}", opt=allowed(*HOST), summary="Upload a container's log")
+@put(
+    "/v1/log-requests/{token:str}",
+    opt=allowed(*HOST, machine=True),
+    summary="Upload a container's log",
+)
 async def upload_log(
     call: Caller, token: FromPath[str], data: JSONBody[NewLog]
 ) -> Response[LogKept]:
@@ -137,7 +141,7 @@ async def upload_log(
     host = None if call.is_admin else call.principal.account_id
 
     def do(unit: Unit) -> LogKept:
-        use_cases.upload(unit, host, token, data.text)
+        use_cases.upload(unit, host, token, data.text, machine_id=call.machine_id)
         return LogKept(characters=len(data.text))
 
     return await call.command(do)

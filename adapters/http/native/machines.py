@@ -363,6 +363,14 @@ async def desired(
             description="Wait until the version is above this one.",
         ),
     ] = None,
+    after_log: Annotated[
+        int | None,
+        QueryParameter(
+            ge=0,
+            le=2**63 - 1,
+            description="And no longer than until a log request above this one waits.",
+        ),
+    ] = None,
     wait: Annotated[
         int,
         QueryParameter(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait at most."),
@@ -372,7 +380,8 @@ async def desired(
 
     With `after` it answers as soon as something newer is wanted, or unchanged after `wait` seconds.
     What an instance is started from is shown only to the machine itself: to a request that its key
-    signed.
+    signed. It also says the number of the newest log request that waits for the machine, and with
+    `after_log` it answers as soon as a newer one does.
     """
     usage: UsageService = request.app.state.usage
     if call.machine_id is None:
@@ -380,9 +389,10 @@ async def desired(
         shown = await call.question(lambda connection: ask.machine(connection, machine_id, now))
         if not call.is_admin and shown.host_id != call.principal.account_id:
             raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
-    if after is not None and wait:
-        await asyncio.wrap_future(usage.watch.changed(machine_id, after, wait))
     is_machine = call.machine_id == machine_id
+    if after is not None and wait:
+        logs = after_log if is_machine else None
+        await asyncio.wrap_future(usage.watch.changed(machine_id, after, wait, after_log=logs))
     found = await anyio.to_thread.run_sync(partial(usage.desired, machine_id, specs=is_machine))
     return msgspec.structs.replace(found, server_time_ms=time.time_ns() // 1_000_000)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from adapters.hostagent.acting.agent import Agent
 from adapters.hostagent.acting.answers import Answerer, NoSuite
+from adapters.hostagent.acting.senses import Attested, Watched
 from adapters.hostagent.acting.simulated_senses import SimulatedSenses
 from adapters.hostagent.delivery import Heard
 from adapters.hostagent.runtime.port import Found
@@ -24,6 +25,26 @@ from tests.unit.hostagent.server import IDENTITY
 MACHINE = 4001
 
 
+class Senses(SimulatedSenses):
+    """Senses that may not know the time."""
+
+    is_timeless = False
+
+    @property
+    def second(self) -> int | None:  # type: ignore[override]
+        """The running second, or none."""
+        return None if self.is_timeless else super().second
+
+    def attest(self) -> Attested | None:
+        """Nothing without the time."""
+        return None if self.is_timeless else super().attest()
+
+    def look(self, watched: Sequence[Watched]) -> None:
+        """Nothing without the time."""
+        if not self.is_timeless:
+            super().look(watched)
+
+
 class Host:
     """An agent on a twin, turned by hand."""
 
@@ -31,9 +52,7 @@ class Host:
         """Go on from the spool in *path*."""
         self.runtime = runtime
         self.spool = SqliteSpool(path, MACHINE)
-        self.senses = SimulatedSenses(
-            ["GPU-a"], sealed_until=self.spool.sealed_until, boot_id=boot_id
-        )
+        self.senses = Senses(["GPU-a"], sealed_until=self.spool.sealed_until, boot_id=boot_id)
         self.late = 0.0
         answerer = Answerer(self.senses.gpu_count, lambda: self.senses.second, NoSuite())
         self.agent = Agent(
@@ -225,6 +244,76 @@ def test_a_stop_that_does_nothing_is_repeated(host: Host) -> None:
     assert host.told()[-1] == (1, 1, "running")
     host.runtime.ignores_stop = False
     host.turn(lambda: host.told()[-1] == (1, 1, "exited"))
+
+
+def test_nothing_is_lost_while_the_time_is_not_known(host: Host, path: Path) -> None:
+    """An end that no report could tell of is told by the next agent, and nothing is started."""
+    host.senses.is_timeless = True
+    host.want(run(1))
+    host.turn(lambda: host.runtime.started)
+    host.runtime.exit(1, 3)
+    host.turn(lambda: not host.runtime.containers["1"].is_alive)
+    assert host.reports() == []
+    host.spool.close()
+    again = Host(path, host.runtime)
+    again.want(run(1))
+    again.turn(lambda: again.told()[-1:] == [(1, 1, "exited")])
+    assert again.told() == [(1, 1, "loading"), (1, 1, "running"), (1, 1, "exited")]
+    assert again.observed()[-1].exit_code == 3
+    assert again.runtime.started == [(1, 1)]
+    told = again.told()
+    again.spool.close()
+    third = Host(path, host.runtime)
+    third.turn()
+    assert third.told() == told
+    third.spool.close()
+
+
+def test_a_disk_that_the_senses_miss_is_told(host: Host) -> None:
+    """A container without its disk is no instance any more, after two looks."""
+    host.want(run(1))
+    host.turn(lambda: host.runtime.started)
+    host.senses.gone_disks = frozenset({1})
+    host.turn(lambda: host.told()[-1] == (1, 1, "disk_gone"))
+    assert "disk is gone" in host.agent.diary.text(1)
+    told = host.told()
+    for _ in range(3):
+        host.turn()
+    assert host.told() == told
+
+
+def test_a_hint_brings_the_next_look_forward(host: Host) -> None:
+    """A container that was paused is seen at the next turn after a hint, not 10 s later."""
+    host.want(run(1))
+    host.turn(lambda: host.runtime.started)
+    host.runtime.containers["1"] = host.runtime.containers["1"]._replace(state="paused")
+    host.agent.turn()
+    assert host.agent.status()["instances"][0]["state"] == "running"
+    host.agent.hint()
+    host.agent.turn()
+    assert host.agent.status()["instances"][0]["state"] == "frozen"
+
+
+def test_what_runs_as_it_is_wanted_is_said(host: Host) -> None:
+    """Ways in are asked for of what runs under the wanted assignment, and of nothing else."""
+    said: list[list[int]] = []
+    host.agent.on_running = lambda found: said.append([one.instance for one in found])
+    host.runtime.adopt(Found("9", 9, 1, "running"))
+    host.want(run(1))
+    host.turn(lambda: host.runtime.started)
+    assert said[-1] == [1]
+    host.want(run(1, want="stopped"))
+    host.turn(lambda: host.told()[-1] == (1, 1, "exited"))
+    assert said[-1] == []
+
+
+def test_a_refusal_is_written_down_in_words(host: Host) -> None:
+    """The diary names the code and the reason of a launch that was refused."""
+    host.want(run(1, spec={"args": ["x"], "extra": "--privileged"}))
+    host.turn(lambda: host.told()[-1:] == [(1, 1, "launch_failed")])
+    text = host.agent.diary.text(1)
+    assert "bad_configuration" in text
+    assert "leave it out" in text
 
 
 def test_a_container_of_nobody_is_told_once_and_left(host: Host) -> None:

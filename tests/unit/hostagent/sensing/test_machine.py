@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapters.hostagent.collector.protocol import GpuIdentity, Versions
-from adapters.hostagent.collector.supervisor import pci_gpus
+from adapters.hostagent.kernel_gpus import pci_gpus
 from adapters.hostagent.sensing.inventory import is_same_hardware, measure_disk, take_inventory
 from adapters.hostagent.sensing.kernel_log import KernelFault, KernelLog
 from adapters.hostagent.sensing.processes import Containers, container_of, inside_pid, process
@@ -125,9 +125,20 @@ def test_a_disk_is_told_once_per_crossing(tmp_path: Path, monkeypatch: pytest.Mo
     assert (crossed(89), crossed(90), crossed(98)) == (None, "disk_high", "disk_critical")
 
 
+def test_a_disk_that_was_never_seen_is_not_gone(tmp_path: Path) -> None:
+    """What the agent cannot see, from a container of its own say, costs nobody an instance."""
+    disks = Disks()
+    for second in (0, 10, 20):
+        disks.look(7, tmp_path / "disk", second * SECOND_NS)
+    assert disks.gone == set()
+
+
 def test_a_disk_is_gone_after_two_looks(tmp_path: Path) -> None:
     """A path that is missing once may come back; one that is missing ten seconds later is gone."""
     disks, path = Disks(), tmp_path / "disk"
+    path.mkdir()
+    disks.look(7, path, 0)
+    path.rmdir()
     disks.look(7, path, 0)
     assert disks.gone == set()
     disks.look(7, path, 10 * SECOND_NS)
