@@ -37,7 +37,7 @@ def test_a_host_tidies_up(market: Market, person: Person) -> None:
     assert bob.raw("cleanup", "machine", numbers[0])["num_deleted"] == 0
 
     assert f"deleted machine_id ({numbers[1]})" in bob("delete", "machine", numbers[1]).out
-    shown = bob.raw("show", "machines")
+    shown = bob.raw("show", "machines")["machines"]
     assert [one["id"] for one in shown] == [machines[0]]
 
 

@@ -114,7 +114,7 @@ def test_every_number_of_an_invoice_filters(moved: Api) -> None:
         ends = {values[0], values[-1]}
         asked = [(sign, value) for sign in COMPARE for value in (values[0], values[1], values[-1])]
         for place, (sign, value) in enumerate(asked):
-            filters = {name: {sign: str(value) if place % 2 else float(value)}}
+            filters: Row = {name: {sign: str(value) if place % 2 else float(value)}}
             found = get(moved, "/api/v0/invoices", select_filters=filters)
             assert found == [one for one in every if COMPARE[sign](one[name], value)], filters
         for sign, is_in in (("in", True), ("notin", False)):
