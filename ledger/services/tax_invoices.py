@@ -157,14 +157,21 @@ def credit(
 
 
 def follow(
-    unit: Unit, account_id: int, payment_id: str, parts: Split, reference: str, cause: Cause
+    unit: Unit,
+    account_id: int,
+    payment_id: str,
+    parts: Split,
+    reference: str,
+    cause: Cause,
+    of: TaxInvoice | None = None,
 ) -> list[str]:
     """Document what left a payment of the processor, or came back to it; the numbers.
 
-    What leaves is credited, oldest invoice first; what comes back, where *parts* are below 0, is
-    bought again and has an invoice of its own. So the tax that is owed is that of the documents.
+    What leaves is credited, *of* the invoice that is named, by default oldest first; what comes
+    back, where *parts* are below 0, is bought again and has an invoice of its own. So the tax that
+    is owed is that of the documents.
     """
-    invoices = _find(unit.connection, account_id, "deposit_id", payment_id)
+    invoices = [of] if of else _find(unit.connection, account_id, "deposit_id", payment_id)
     if not invoices:
         return []
     if parts.gross < 0:
