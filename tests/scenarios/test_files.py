@@ -36,7 +36,7 @@ steps:
         (HEAD + "  - {do: destory, instance: i}\n", 4, "did you mean `destroy`"),
         (HEAD + "  - {do: deposit, acount: alice, amount: '1'}\n", 4, "did you mean `account`"),
         (HEAD + "  - {do: deposit, account: alice, amount: 1.5}\n", 4, "as text"),
-        (HEAD + "  - {do: grant, account: alice, amount: '1'}\n", 4, "not built yet"),
+        (HEAD + "  - {do: grant, account: alice, amount: '1'}\n", 4, "`grant` needs `until`"),
         (HEAD + "  - {do: volume, as: v, account: alice}\n", 4, "`volume` needs `machine`"),
         (HEAD + "  - {do: delete-volume, volume: v}\n", 4, "no volume `v`"),
         (HEAD + "  - {at: '2026-02-01T00:00:00Z', do: rebuild}\n", 4, "time order"),

@@ -209,7 +209,7 @@ def test_voiding_a_card_payment_sends_the_money_back_through_the_processor(shop:
         ("CN-00000001", document, 798, 152),
         ("CN-00000002", document, 4_202, 798),
     ]
-    assert [one.cents for one in shop.gateway.entries(0)] == [5_950, -950, -5_000]
+    assert sorted(one.cents for one in shop.gateway.entries(0)) == [-5_000, -950, 5_950]
     assert [one.status for one in shop.history(payment_id).refunds] == ["settled", "settled"]
     assert refused(lambda: note(shop, alice, document, 1)) == "over_credit"
     assert refused(lambda: shop.refund(payment_id, 1)) == "over_credit"
