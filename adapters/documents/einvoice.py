@@ -28,6 +28,9 @@ _INVOICE: Final = "380"
 _CREDIT_NOTE: Final = "381"
 _PIECE: Final = "C62"
 _PREPAID: Final = "57"  # UNTDID 4461: a standing agreement; nothing is left to be paid
+_LEAST_RATE_BP: Final = 50
+"""The published check of BR-CO-17 rounds a rate to whole percent, and where that is 0 it allows no
+tax: an invoice at a rate below half a percent is refused by whoever receives it."""
 
 
 class _Category(NamedTuple):
@@ -41,19 +44,20 @@ class _Category(NamedTuple):
 
 def has_e_invoice(document: Document) -> bool:
     """True when everything is known that an e-invoice of this document must say."""
-    return document.kind in {"tax_invoice", "credit_note"} and not _missing(document)
+    return _unfit(document) is None and not _missing(document)
 
 
 def e_invoice(document: Document) -> bytes:
     """The document as a CrossIndustryInvoice; UTF-8.
 
     Raises:
-        RejectedError: `no_e_invoice` for a document that has none; `incomplete_details` where the
-            issuer or the customer is not described well enough.
+        RejectedError: `no_e_invoice` for a document that has none, or whose rate EN 16931 has no
+            place for; `incomplete_details` where the issuer or the customer is not described well
+            enough.
     """
-    if document.kind not in {"tax_invoice", "credit_note"}:
-        message = "only tax invoices and credit notes are e-invoices"
-        raise RejectedError("no_e_invoice", message)
+    unfit = _unfit(document)
+    if unfit is not None:
+        raise RejectedError("no_e_invoice", unfit)
     missing = _missing(document)
     if missing:
         message = f"an e-invoice needs {', '.join(missing)}, set before it was issued"
@@ -75,6 +79,15 @@ def e_invoice(document: Document) -> bytes:
     _settlement(trade, document, category)
     text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return text
+
+
+def _unfit(document: Document) -> str | None:
+    """Why a document can be no e-invoice, whatever is known of the parties; none if it can."""
+    if document.kind not in {"tax_invoice", "credit_note"}:
+        return "only tax invoices and credit notes are e-invoices"
+    if document.treatment == "standard" and 0 < (document.rate_bp or 0) < _LEAST_RATE_BP:
+        return "EN 16931 takes a tax rate below 0.5 % for none: the PDF is the document"
+    return None
 
 
 def _missing(document: Document) -> list[str]:

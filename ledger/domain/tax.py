@@ -5,6 +5,7 @@ Amounts are nanos that are whole cents; rates are basis points.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ledger.domain.money import BASIS_POINTS, NANOS_PER_CENT, format_dollars
@@ -24,6 +25,10 @@ class Split(NamedTuple):
     def gross(self) -> int:
         """What is paid."""
         return self.net + self.tax
+
+    def minus(self, other: Split) -> Split:
+        """What is left of this without *other*."""
+        return Split(self.net - other.net, self.tax - other.tax)
 
 
 class TaxProfile(NamedTuple):
@@ -67,6 +72,19 @@ def credited(original: Split, before: Split, amount: int) -> Split:
         raise RejectedError("invalid_amount", "what goes back of a taxed amount is whole cents")
     parts = returned(original.net, original.tax, Parts(before.net, before.tax, 0), amount)
     return Split(parts.credit, parts.tax)
+
+
+def spread(left: Sequence[Split], parts: Split) -> list[Split]:
+    """What each of several documents gives of *parts* that go back, the first one first.
+
+    *left* is what each of them has; all of them together have at least *parts*.
+    """
+    given = []
+    for one in left:
+        part = Split(min(parts.net, one.net), min(parts.tax, one.tax))
+        parts = parts.minus(part)
+        given.append(part)
+    return given
 
 
 def _cents(nanos: int, divisor: int) -> int:

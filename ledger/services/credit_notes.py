@@ -135,15 +135,13 @@ def _refund(
         message = f"voiding needs a second person: an approval of `void {invoice.number}`"
         raise RejectedError("second_approval_required", message)
     cause = tax_invoices.Cause(reason, by.actor, approved_by, voids)
-    refund_id = f"CN-{unit.next_id('credit_note'):08d}"
+    number = f"{SERIES}-{unit.next_id('credit_note'):08d}"
     if is_processed(invoice.deposit_id):
         # The processor took it, so the processor gives it back.
-        return returns.refund(
-            unit, account_id, invoice.deposit_id, amount, f"note-{refund_id}", cause=cause
-        )[-1]
-    number = accounts.refund(unit, account_id, invoice.deposit_id, amount, refund_id, cause=cause)
-    assert number is not None
-    return number
+        return returns.refund_invoice(unit, account_id, invoice, amount, number, cause)
+    issued = accounts.refund(unit, account_id, invoice.deposit_id, amount, number, cause=cause)
+    assert issued is not None
+    return issued
 
 
 def creditable(connection: Connection, account_id: int, document: str) -> int:

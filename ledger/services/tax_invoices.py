@@ -11,7 +11,7 @@ from ledger.domain.dispute import PLATFORM
 from ledger.domain.events import TaxInvoiceCredited, TaxInvoiceIssued
 from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT, format_dollars
-from ledger.domain.tax import Split, TaxProfile, credited, of_gross, taxed
+from ledger.domain.tax import Split, TaxProfile, credited, of_gross, spread, taxed
 from ledger.errors import RejectedError
 from ledger.services.billing import read_tax
 from ledger.services.ledger import Unit
@@ -157,14 +157,21 @@ def credit(
 
 
 def follow(
-    unit: Unit, account_id: int, payment_id: str, parts: Split, reference: str, cause: Cause
+    unit: Unit,
+    account_id: int,
+    payment_id: str,
+    parts: Split,
+    reference: str,
+    cause: Cause,
+    of: TaxInvoice | None = None,
 ) -> list[str]:
     """Document what left a payment of the processor, or came back to it; the numbers.
 
-    What leaves is credited, oldest invoice first; what comes back, where *parts* are below 0, is
-    bought again and has an invoice of its own. So the tax that is owed is that of the documents.
+    What leaves is credited, *of* the invoice that is named, by default oldest first; what comes
+    back, where *parts* are below 0, is bought again and has an invoice of its own. So the tax that
+    is owed is that of the documents.
     """
-    invoices = _find(unit.connection, account_id, "deposit_id", payment_id)
+    invoices = [of] if of else _find(unit.connection, account_id, "deposit_id", payment_id)
     if not invoices:
         return []
     if parts.gross < 0:
@@ -172,11 +179,8 @@ def follow(
         number = issue(unit, account_id, payment_id, again, invoices[0].profile)
         return [] if number is None else [number]
     numbers = []
-    for invoice in invoices:
-        left_net = invoice.original.net - invoice.credited.net
-        left_tax = invoice.original.tax - invoice.credited.tax
-        part = Split(min(parts.net, left_net), min(parts.tax, left_tax))
-        parts = Split(parts.net - part.net, parts.tax - part.tax)
+    left = [invoice.original.minus(invoice.credited) for invoice in invoices]
+    for invoice, part in zip(invoices, spread(left, parts), strict=True):
         if part.gross:
             number = credit(unit, account_id, invoice, part, reference, cause)
             numbers += [] if number is None else [number]

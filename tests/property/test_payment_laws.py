@@ -16,7 +16,7 @@ from ledger.domain.payment import (
     returned,
     whole_cents,
 )
-from ledger.domain.tax import TaxProfile, of_gross, taxed
+from ledger.domain.tax import Split, TaxProfile, credited, of_gross, spread, taxed
 
 CENT = NANOS_PER_CENT
 cents = st.integers(1, 10**9)
@@ -105,6 +105,70 @@ def test_failures_in_between_change_no_end(
         assert 0 <= before.tax <= tax
     before = before.plus(returned(credit, tax, before, credit + tax - before.gross))
     assert before == Parts(credit, tax, 0)
+
+
+@given(
+    cents,
+    rates,
+    st.lists(
+        st.tuples(st.sampled_from(["refund", "comes back", "note"]), st.integers(1, 200)),
+        min_size=1,
+        max_size=12,
+    ),
+)
+def test_the_documents_of_a_payment_have_left_what_it_has(
+    net: int, rate: int, acts: list[tuple[str, int]]
+) -> None:
+    """INV-06, PRICE-11: refunds, failures and notes of single invoices keep both equal, per part.
+
+    Whatever happened, a note over the rest of each invoice ends the payment at exactly nothing.
+    """
+    whole = taxed(net * CENT, TaxProfile(rate_bp=rate))
+    before, kept = NOTHING, list[Parts]()
+    documents = [(whole, Split(0, 0))]
+
+    def left(at: int) -> Split:
+        original, gone = documents[at]
+        return original.minus(gone)
+
+    def credit(at: int, part: Split) -> None:
+        original, gone = documents[at]
+        documents[at] = original, Split(gone.net + part.net, gone.tax + part.tax)
+
+    def go_back(parts: Parts) -> None:
+        nonlocal before
+        before = before.plus(parts)
+        kept.append(parts)
+
+    def note(at: int, gross: int) -> None:
+        part = credited(*documents[at], gross)
+        credit(at, part)
+        go_back(Parts(*part, 0))
+
+    for what, weight in acts:
+        if what == "refund" and (gross := (whole.gross - before.gross) * weight // 200 // CENT):
+            parts = returned(*whole, before, gross * CENT)
+            given_ = spread([left(at) for at in range(len(documents))], Split(*parts[:2]))
+            for at, part in enumerate(given_):
+                credit(at, part)
+            go_back(parts)
+        elif what == "comes back" and kept:
+            parts = kept.pop(weight % len(kept))
+            before = before.minus(parts)
+            documents.append((Split(*parts[:2]), Split(0, 0)))
+        elif what == "note":
+            at = weight % len(documents)
+            gross = left(at).gross * weight // 200 // CENT
+            if gross:
+                note(at, gross * CENT)
+        have = [left(at) for at in range(len(documents))]
+        assert all(min(one) >= 0 for one in have)
+        assert sum(one.net for one in have) == whole.net - before.credit
+        assert sum(one.tax for one in have) == whole.tax - before.tax
+    for at in range(len(documents)):
+        if left(at).gross:
+            note(at, left(at).gross)
+    assert before == Parts(*whole, 0)
 
 
 @given(st.integers(-(10**18), 10**18))

@@ -24,7 +24,7 @@ def _at_hand(monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
     def ledger(_: Path, *, url: str, clock: Clock) -> Ledger:
         return Ledger(open_database(url), Vault(bytes(32)), clock)
 
-    monkeypatch.setattr(world.Ledger, "open", ledger)
+    monkeypatch.setattr(Ledger, "open", ledger)
     monkeypatch.setattr(world, "check", lambda _: rebuilt(dsn))
 
 

@@ -230,7 +230,7 @@ def test_a_crash_at_any_moment_is_finished_by_the_next_run(case: str, shop: Shop
 
 @pytest.mark.parametrize("case", sample(["card", "refund"], "refund"))
 def test_a_crash_is_finished_days_later_too(case: str, shop: Shop) -> None:
-    """The processor forgot every key meanwhile: what was done is found, and not done again."""
+    """HOOK-04: the processor forgot every key: what was done is found, and not done again."""
 
     def recover() -> None:
         assert isinstance(shop.processor, StripeProcessor)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ledger.domain.events import PaymentOrdered, PaymentSettled
 from ledger.errors import RejectedError
-from ledger.services import accounts, policies, top_up
+from ledger.services import accounts, billing, policies, top_up
 from ledger.services.payments import booking, orders
 from ledger.services.payments.gateway import Declined, Page, PaymentSeen, Settled
 from tests.support.market import DOLLAR
@@ -142,6 +144,53 @@ def test_tax_is_paid_on_top_and_is_no_credit(shop: Shop) -> None:
         "SELECT amount FROM movements WHERE credit = 'tax_payable'"
     ).fetchone()
     assert row == (85 * CENT,)
+    shop.assert_settled()
+
+
+def test_a_card_payment_has_one_tax_invoice_however_often_it_is_told(shop: Shop) -> None:
+    """HOOK-01: messages thrice and runs again issue nothing more; what failed has no document."""
+    alice = shop.market.account("alice")
+    failed = shop.order(alice, 1_033, tax_bp=825)
+    shop.processor.expire(shop.page(failed).session)
+    payment_id = shop.order(alice, 1_033)
+    assert shop.documents(alice) == []
+    shop.processor.pay(shop.page(payment_id).session)
+    shop.hear(times=3)
+    for _ in range(3):
+        shop.run()
+    with shop.market.ledger.unit() as unit:
+        booking.finish_payment(unit, payment_id, Settled("pi_other"))
+    assert (shop.status(failed), shop.status(payment_id)) == ("failed", "settled")
+    assert shop.documents(alice) == [("INV-00000001", 1_033, 85)]
+    shop.assert_settled()
+
+
+@pytest.mark.parametrize(
+    ("profile", "net", "tax"),
+    [
+        ({"rate_bp": 2_500}, 880, 220),
+        ({"rate_bp": 0}, 1_100, 0),
+        ({"rate_bp": 1_000, "treatment": "exempt"}, 1_100, 0),
+        ({"rate_bp": 825}, 1_016, 84),
+    ],
+)
+def test_what_came_in_is_divided_by_the_profile_at_settlement(
+    shop: Shop, profile: dict[str, Any], net: int, tax: int
+) -> None:
+    """PRICE-11: $10 ordered at 10 % are $11 paid; the rate of the moment it arrives divides it."""
+    alice = shop.market.account("alice")
+    payment_id = shop.order(alice, 1_000, tax_bp=1_000)
+    session = shop.page(payment_id).session
+    with shop.market.ledger.unit() as unit:
+        billing.set_tax(unit, alice, **profile)
+    shop.processor.pay(session)
+    shop.hear()
+    shop.run()
+    assert [one.cents for one in shop.gateway.entries(0)] == [1_100]
+    found = shop.history(payment_id).payment
+    assert (found.credit, found.tax) == (net * CENT, tax * CENT)
+    assert shop.available(alice) == net * CENT
+    assert shop.documents(alice) == [("INV-00000001", net, tax)]
     shop.assert_settled()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.simulation.gateway import MemoryGateway
 from ledger.errors import LedgerError, RejectedError
-from ledger.services import accounts, caps, policies, rentals, top_up
+from ledger.services import accounts, billing, caps, policies, rentals, top_up
 from ledger.services.payments.gateway import Order, Outcome, Settled
 from ledger.services.policies import top_ups
 from ledger.services.questions.balances import balance
@@ -258,6 +258,51 @@ def test_the_cap_of_the_day_counts_automatic_top_ups_of_the_utc_day(market: Mark
     assert [order.cents for order in gateway.asked] == [200, 200]
     act_until(market, MIDNIGHT, gateway)
     assert [order.cents for order in gateway.asked] == [200, 200, 200]
+
+
+def taxed(market: Market, rate_bp: int) -> int:
+    """An account without credit whose credit is taxed."""
+    alice = market.account("alice")
+    with market.ledger.unit() as unit:
+        billing.set_tax(unit, alice, rate_bp=rate_bp)
+    return alice
+
+
+def test_a_taxed_account_is_charged_the_amount_and_its_tax(market: Market) -> None:
+    """$6 are needed and cost $7.20 at 20 %: credit is net, and both are on the tax invoice."""
+    gateway = MemoryGateway()
+    alice = taxed(market, 2_000)
+    agree(market, alice)
+    for _ in range(3):
+        act(market, gateway=gateway)
+    assert [order.cents for order in gateway.asked] == [720]
+    assert available(market, alice) == 6 * DOLLAR
+    rows = market.connection.execute(
+        "SELECT number, net, tax, rate_bp FROM tax_invoices WHERE account_id = %s", [alice]
+    ).fetchall()
+    assert rows == [("INV-00000001", 6 * DOLLAR, 1_200_000_000, 2_000)]
+    market.project()
+    assert market.rebuild().equal
+
+
+@pytest.mark.parametrize(
+    ("cap", "cents"),
+    [(719, []), (720, [720]), (959, [720]), (960, [720, 240])],
+)
+def test_the_cap_of_the_day_counts_the_tax_as_well(
+    market: Market, cap: int, cents: list[int]
+) -> None:
+    """What a day may charge is what a card is charged: to the cent, at 20 % on $6 and then $2."""
+    gateway = MemoryGateway()
+    alice = taxed(market, 2_000)
+    agree(market, alice, max_per_day=cap * DOLLAR // 100)
+    act(market, gateway=gateway)
+    with market.ledger.unit() as unit:
+        spent = min(available(market, alice), 2 * DOLLAR)
+        if spent:
+            accounts.place_hold(unit, alice, spent, "h")
+    act(market, START + 60, gateway)
+    assert [order.cents for order in gateway.asked] == cents
 
 
 def test_the_account_s_own_cap_on_the_day_binds_top_ups_too(market: Market) -> None:

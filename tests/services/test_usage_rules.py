@@ -198,7 +198,7 @@ def test_the_policy_says_how_late_is_too_late(market: Market, rented: tuple[int,
 def test_a_report_attests_finished_seconds_only(
     market: Market, rented: tuple[int, int], ahead: int, status: str, code: str | None
 ) -> None:
-    """A window up to 2 s ahead is asked for again, further ahead it is kept and never billed."""
+    """TIME-07: up to 2 s ahead is asked for again, further ahead is kept and never billed."""
     machine, one = rented
     market.confirm(machine, one)
     market.clock.move_to(START + 10)
@@ -337,7 +337,7 @@ def test_the_interval_opens_where_the_host_saw_it(
 
 
 def test_a_confirmation_never_lies_in_the_future(market: Market, rented: tuple[int, int]) -> None:
-    """Observed 2 s ahead opens the interval at receipt; further ahead is refused as `future`."""
+    """TIME-07: 2 s ahead opens the interval at receipt; further ahead is refused as `future`."""
     machine, one = rented
     chain = market.chains[machine]
     far = Observation(instance=one, assignment=1, state="running", at=START + 3)

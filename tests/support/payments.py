@@ -14,6 +14,7 @@ from ledger.services.payments.gateway import Event, Opened, PaymentGateway
 from ledger.services.payments.reconcile import Reconciliation, reconcile
 from ledger.services.payouts import onboarding
 from ledger.services.questions.balances import balance, trial_balance
+from ledger.services.questions.documents import documents
 from ledger.services.questions.payments import PaymentHistory, payment
 from tests.support.market import Market
 from tests.support.processors import MemoryProcessor, Processor, StripeProcessor
@@ -185,6 +186,12 @@ class Shop:
         assert set(compared.clearing.values()) == {0}
         assert self.owed_tax() == self.documented_tax()
         assert self.market.rebuild().equal
+
+    def documents(self, account: int) -> list[tuple[str, int, int]]:
+        """Number, and cents of net and tax, of an account's documents in the order of issue."""
+        with self.market.ledger.reading() as connection:
+            found = documents(connection, account_id=account)
+        return [(one.number, one.net // CENT, one.tax // CENT) for one in found]
 
     def owed_tax(self) -> int:
         """What the books owe the state, nanos."""

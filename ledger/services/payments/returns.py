@@ -35,10 +35,12 @@ from ledger.services.payments.gateway import (
     RefundSeen,
     Settled,
 )
-from ledger.services.tax_invoices import Cause, follow
+from ledger.services.tax_invoices import Cause, TaxInvoice, divide, follow
 from ledger.store.database import Connection
 
 _REFERENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_RESERVED: Final = ("re_", "note-")
+"""How ids of refunds begin that others chose: the processor, and credit notes of ours."""
 
 
 class Paid(NamedTuple):
@@ -88,7 +90,8 @@ def refund(
 ) -> list[str]:
     """Decide to send *gross* nanos of a payment back; the same id again is the same refund.
 
-    Returns the numbers of its credit notes, none where it was decided before.
+    Only the account's own credit goes back: what was given to it as a promotion stays. Returns the
+    numbers of its credit notes, none where it was decided before.
 
     Raises:
         IdempotencyError: `idempotency_conflict` when the id stands for another refund.
@@ -98,10 +101,10 @@ def refund(
         DeclinedError: `payment_not_settled`, `payment_disputed`, `insufficient_balance`.
     """
     require_cents(gross)
-    if not _REFERENCE.fullmatch(refund_id) or refund_id.startswith("re_"):
+    if not _REFERENCE.fullmatch(refund_id) or refund_id.startswith(_RESERVED):
         message = (
-            "an id is 1 to 128 letters, digits, dots, colons, dashes or underscores, and does not"
-            " begin as the processor's own do"
+            "an id is 1 to 128 letters, digits, dots, colons, dashes or underscores, and begins"
+            f" with none of {', '.join(_RESERVED)}"
         )
         raise RejectedError("invalid_args", message)
     paid = read_paid(unit.connection, payment_id)
@@ -109,21 +112,51 @@ def refund(
         raise NotFoundError("no_such_payment", f"there is no payment {payment_id!r}")
     if _known(unit, paid, gross, refund_id):
         return []
+    _require_returnable(unit, paid, gross)
+    parts = paid.part(gross)
+    _require_own(unit, account_id, parts)
+    return _begin(unit, paid, refund_id, "ledger", parts, cause)
+
+
+def refund_invoice(
+    unit: Unit, account_id: int, invoice: TaxInvoice, gross: int, number: str, cause: Cause
+) -> str:
+    """Send *gross* nanos of one tax invoice of a payment back; returns its credit note, *number*.
+
+    A payment may have several invoices, where a refund of it came back: this one alone is credited.
+
+    Raises:
+        RejectedError: `invalid_amount` unless it is whole cents; `over_credit` beyond what the
+            invoice has left.
+        DeclinedError: `payment_disputed`, `insufficient_balance`.
+    """
+    require_cents(gross)
+    parts = Parts(*divide(invoice, gross), 0)
+    paid = read_paid(unit.connection, invoice.deposit_id)
+    assert paid is not None, invoice
+    _require_returnable(unit, paid, gross)
+    _require_own(unit, account_id, parts)
+    (issued,) = _begin(unit, paid, f"note-{number}", "ledger", parts, cause, invoice)
+    return issued
+
+
+def _require_returnable(unit: Unit, paid: Paid, gross: int) -> None:
+    payment_id = paid.payment_id
     if paid.status != "settled":
         raise DeclinedError("payment_not_settled", f"payment {payment_id!r} is {paid.status}")
     _require_undisputed(unit, payment_id)
     if gross > paid.left:
         left = format_dollars(paid.left)
         raise RejectedError("over_credit", f"only {left} of this payment is left", left=left)
-    parts = paid.part(gross)
-    credit = lock_credit(unit.connection, [account_id])[account_id]
+
+
+def _require_own(unit: Unit, account_id: int, parts: Parts) -> None:
     # Promotional credit never goes back: it was nobody's money.
-    own = credit.own(unit.now, unit.policy)
+    own = lock_credit(unit.connection, [account_id])[account_id].own(unit.now, unit.policy)
     if parts.credit > own:
         needed, there = format_dollars(parts.credit), format_dollars(max(own, 0))
         message = f"{needed} of credit would go back and {there} is not spent"
         raise DeclinedError("insufficient_balance", message, needed=needed, available=there)
-    return _begin(unit, paid, refund_id, "ledger", parts, cause)
 
 
 def _known(unit: Unit, paid: Paid, gross: int, refund_id: str) -> bool:
@@ -156,6 +189,7 @@ def _begin(
     origin: RefundOrigin,
     parts: Parts,
     cause: Cause = Cause(),  # noqa: B008 - an immutable one
+    invoice: TaxInvoice | None = None,
 ) -> list[str]:
     unit.append(
         account_stream(paid.account_id),
@@ -170,15 +204,21 @@ def _begin(
             begun_at=unit.now,
         ),
     )
-    return _document(unit, paid.account_id, paid.payment_id, parts, refund_id, cause)
+    return _document(unit, paid.account_id, paid.payment_id, parts, refund_id, cause, invoice)
 
 
 def _document(
-    unit: Unit, account_id: int, payment_id: str, parts: Parts, reference: str, cause: Cause
+    unit: Unit,
+    account_id: int,
+    payment_id: str,
+    parts: Parts,
+    reference: str,
+    cause: Cause,
+    invoice: TaxInvoice | None = None,
 ) -> list[str]:
     """The documents of what moved; what nobody bought, the difference, is on none."""
     split = Split(parts.credit, parts.tax)
-    return follow(unit, account_id, payment_id, split, reference, cause)
+    return follow(unit, account_id, payment_id, split, reference, cause, invoice)
 
 
 def open_refunds(connection: Connection) -> list[RefundOrder]:

@@ -10,9 +10,10 @@ import facturx
 import msgspec
 import pypdf
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from adapters.documents import einvoice
 from adapters.documents.einvoice import e_invoice, has_e_invoice
 from adapters.documents.pdf import pdf
 from ledger.domain.tax import TaxProfile, taxed
@@ -55,13 +56,36 @@ def test_every_treatment_is_valid_by_schema_and_rules(case: str) -> None:
     assert broken_rules(xml) == []
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.integers(1, 10**8), st.sampled_from([500, 700, 770, 810, 1_900, 2_100, 2_550]))
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 10**11),
+    st.integers(50, 10_000) | st.sampled_from([50, 700, 770, 810, 1_900, 2_100, 2_550, 10_000]),
+)
+@example(10**9, 50)
+@example(10**11, 10_000)
 def test_amounts_of_any_size_and_rate_are_valid(cents: int, rate_bp: int) -> None:
     """Net, tax and total agree by the rules' own arithmetic, to the cent."""
     split = taxed(cents * CENT, TaxProfile("FR", rate_bp))
     document = tax_invoice(cents, split.tax // CENT, rate_bp=rate_bp)
     assert broken_rules(e_invoice(document)) == []
+
+
+@pytest.mark.parametrize(("cents", "rate_bp"), [(10**9, 1), (10_205, 49)])
+@pytest.mark.parametrize("kind", ["tax_invoice", "credit_note"])
+def test_a_rate_below_half_a_percent_has_no_e_invoice(
+    monkeypatch: pytest.MonkeyPatch, cents: int, rate_bp: int, kind: str
+) -> None:
+    """$10,000,000 at 0.01 %: BR-CO-17 takes the rate for none, so it is refused and paper works."""
+    make = tax_invoice if kind == "tax_invoice" else credit_note
+    tax = taxed(cents * CENT, TaxProfile("FR", rate_bp)).tax // CENT
+    document = make(cents, tax, rate_bp=rate_bp)
+    assert not has_e_invoice(document)
+    with pytest.raises(RejectedError, match=r"below 0\.5 %") as refused:
+        e_invoice(document)
+    assert refused.value.code == "no_e_invoice"
+    assert pdf(document).startswith(b"%PDF")
+    monkeypatch.setattr(einvoice, "_LEAST_RATE_BP", 0)
+    assert any("BR-CO-17" in said for said in broken_rules(e_invoice(document)))
 
 
 def planted(xml: bytes, pattern: str, text: str) -> bytes:

@@ -136,6 +136,26 @@ def test_a_day_that_never_was_has_no_period() -> None:
 
 @settings(max_examples=300)
 @given(
+    st.sampled_from(ZONES),
+    st.sampled_from(RULES),
+    st.integers(FIRST, LAST),
+    st.integers(0, 400 * 86_400),
+)
+def test_who_was_opened_later_has_the_boundaries_of_who_was_opened_before(
+    name: str, rule: tuple[str, int], opened: int, later: int
+) -> None:
+    """TIME-02: opened before or after a change of the clock, accounts of one zone end together."""
+    cycle, anchor = rule
+    given_rule = Rule(cycle, anchor, zone(name))  # type: ignore[arg-type]  # literals
+    until = opened + later + 400 * 86_400
+    early = boundaries(given_rule, opened, until)
+    assert boundaries(given_rule, opened + later, until) == [
+        second for second in early if second > opened + later
+    ]
+
+
+@settings(max_examples=300)
+@given(
     st.sampled_from(sorted(zone_names())),
     st.sampled_from(RULES),
     st.integers(parse_rfc3339("1975-01-01T00:00:00Z"), parse_rfc3339("2037-01-01T00:00:00Z")),
