@@ -14,6 +14,7 @@ from ledger.domain.events import MailRequeued
 from ledger.domain.ids import account_stream
 from ledger.domain.webhooks import event_position
 from ledger.errors import NotFoundError
+from ledger.services import news
 from ledger.services.ledger import Unit
 from ledger.services.mail.messages import Attachments, Message, compose, no_attachments
 from ledger.store.database import Connection
@@ -26,52 +27,32 @@ KEEP_SECONDS: Final = 30 * 86_400
 STALE_SECONDS: Final = 3 * 86_400
 """What happened longer ago than this is not told by mail any more: mail may have been off."""
 _CURSOR: Final = "mail"
-_NOTICES_MAX: Final = 5_000
 
 
 def begin_queue(connection: Connection, position: int) -> None:
     """Let the cursor begin at the first setting; before it there is nothing to look for."""
-    connection.execute(
-        "INSERT INTO projection_positions VALUES (%s, 0, %s) ON CONFLICT (name) DO NOTHING",
-        [_CURSOR, position],
-    )
+    news.begin(connection, _CURSOR, position)
 
 
 def enqueue(connection: Connection, now: int, *, everything: bool = False) -> int:
     """Queue what was noticed since the last time; returns how many messages.
 
-    The order of commits is that of positions, so the cursor passes no notice that comes later. With
-    *everything* it goes on up to the last notice; otherwise one page will do. The caller commits.
+    With *everything* it goes on up to the last notice; otherwise one page will do. The caller
+    commits.
     """
-    queued = 0
-    while True:
-        row = connection.execute(
-            "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE", [_CURSOR]
-        ).fetchone()
-        if row is None:
-            return queued
-        last = connection.execute(
-            "SELECT max(position), count(*) FROM (SELECT position FROM notices WHERE position > %s"
-            " ORDER BY position LIMIT %s) AS page",
-            [row[0], _NOTICES_MAX],
-        ).fetchone()
-        assert last is not None
-        if last[0] is None:
-            return queued
-        queued += connection.execute(
+
+    def put(after: int, last: int) -> int:
+        return connection.execute(
             "INSERT INTO mail_messages (account_id, position, queued_at, due_at)"
             " SELECT n.account_id, n.position, %s, %s FROM notices n"
             " JOIN mail_settings m ON m.account_id = n.account_id AND m.position < n.position"
             " AND (m.codes IS NULL OR n.code = ANY(m.codes))"
             " WHERE n.position > %s AND n.position <= %s AND n.issued_at > %s"
             " ORDER BY n.position ON CONFLICT DO NOTHING",
-            [now, now, row[0], last[0], now - STALE_SECONDS],
+            [now, now, after, last, now - STALE_SECONDS],
         ).rowcount
-        connection.execute(
-            "UPDATE projection_positions SET position = %s WHERE name = %s", [last[0], _CURSOR]
-        )
-        if not everything or last[1] < _NOTICES_MAX:
-            return queued
+
+    return news.follow(connection, _CURSOR, put, everything=everything)
 
 
 _CLAIM: Final = """

@@ -18,6 +18,7 @@ from ledger.domain.webhooks import (
     body_of,
     signature_header,
 )
+from ledger.services import news
 from ledger.services.webhooks.events import event_at
 from ledger.services.webhooks.vaulted import address_of
 from ledger.store.database import Connection
@@ -28,7 +29,6 @@ LEASE_SECONDS: Final = 60
 KEEP_SECONDS: Final = 30 * 86_400
 """How long a delivery that ended stays in the list; a dead letter itself is a fact and stays."""
 _CURSOR: Final = "webhooks"
-_NOTICES_MAX: Final = 5_000
 _PER_WEBHOOK: Final = 8
 
 
@@ -49,47 +49,28 @@ class Delivery(NamedTuple):
 
 def begin_queue(connection: Connection, position: int) -> None:
     """Let the cursor begin at the first registration; before it there is nothing to look for."""
-    connection.execute(
-        "INSERT INTO projection_positions VALUES (%s, 0, %s) ON CONFLICT (name) DO NOTHING",
-        [_CURSOR, position],
-    )
+    news.begin(connection, _CURSOR, position)
 
 
 def enqueue(connection: Connection, now: int, *, everything: bool = False) -> int:
     """Queue what was noticed since the last time, once per webhook; returns how many rows.
 
-    The order of commits is that of positions, so the cursor passes no notice that comes later. With
-    *everything* it goes on up to the last notice; otherwise one page will do. The caller commits.
+    With *everything* it goes on up to the last notice; otherwise one page will do. The caller
+    commits.
     """
-    queued = 0
-    while True:
-        row = connection.execute(
-            "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE", [_CURSOR]
-        ).fetchone()
-        if row is None:
-            return queued
-        last = connection.execute(
-            "SELECT max(position), count(*) FROM (SELECT position FROM notices WHERE position > %s"
-            " ORDER BY position LIMIT %s) AS page",
-            [row[0], _NOTICES_MAX],
-        ).fetchone()
-        assert last is not None
-        if last[0] is None:
-            return queued
-        queued += connection.execute(
+
+    def put(after: int, last: int) -> int:
+        return connection.execute(
             "INSERT INTO webhook_deliveries (webhook_id, position, queued_at, due_at)"
             " SELECT w.webhook_id, n.position, %s, %s FROM notices n"
             " JOIN webhooks w ON w.account_id = n.account_id AND w.removed_at IS NULL"
             " AND w.position < n.position AND (w.codes IS NULL OR n.code = ANY(w.codes))"
             " WHERE n.position > %s AND n.position <= %s ORDER BY w.webhook_id, n.position"
             " ON CONFLICT DO NOTHING",
-            [now, now, row[0], last[0]],
+            [now, now, after, last],
         ).rowcount
-        connection.execute(
-            "UPDATE projection_positions SET position = %s WHERE name = %s", [last[0], _CURSOR]
-        )
-        if not everything or last[1] < _NOTICES_MAX:
-            return queued
+
+    return news.follow(connection, _CURSOR, put, everything=everything)
 
 
 def put_in_queue(
