@@ -65,6 +65,14 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "corrections": _BILLING,
     "calculators": _MISC,
     "audit": _USER,
+    "grants": _BILLING,
+    "billing": _BILLING,
+    "documents": _BILLING,
+    "books": _BILLING,
+    "adjustments": _BILLING,
+    "findings": _BILLING,
+    "labels": _BILLING,
+    "mail": Subject("mail", "user_read", "user_write"),
 }
 EXCEPTIONS: Final[Mapping[str, Scope]] = {
     "api.user.show_balance": "billing_read",

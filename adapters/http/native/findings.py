@@ -109,7 +109,7 @@ async def show_finding(call: Caller, finding_id: FromPath[int]) -> Finding:
     status_code=200,
     summary="Explain a finding",
 )
-async def explain(
+async def explain_finding(
     call: Caller, finding_id: FromPath[int], data: JSONBody[Explanation]
 ) -> Response[Finding]:
     """Say why the sides may disagree; with other numbers it opens again."""
@@ -128,7 +128,7 @@ async def explain(
     status_code=200,
     summary="Say that a finding was corrected",
 )
-async def correct(
+async def correct_finding(
     call: Caller, finding_id: FromPath[int], data: JSONBody[Correction]
 ) -> Response[Finding]:
     """Say what made the sides agree; when it is found again, it opens again."""
@@ -153,4 +153,4 @@ async def list_reconciliations(
     return page(Reconciliation, found, limit, lambda one: one.position)
 
 
-HANDLERS = [list_findings, show_finding, explain, correct, list_reconciliations]
+HANDLERS = [list_findings, show_finding, explain_finding, correct_finding, list_reconciliations]

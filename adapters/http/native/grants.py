@@ -94,7 +94,7 @@ async def grant(call: Caller, data: JSONBody[NewGrant]) -> Response[Grant]:
     status_code=200,
     summary="Revoke promotional credit",
 )
-async def revoke(
+async def revoke_grant(
     call: Caller, grant_id: FromPath[str], data: JSONBody[Revocation]
 ) -> Response[Grant]:
     """End a grant now: only what is unspent of it is lost."""
@@ -135,4 +135,4 @@ def _one(unit: Unit, account_id: int, grant_id: str) -> Grant:
     return render(Grant, found)
 
 
-HANDLERS = [grant, revoke, list_grants]
+HANDLERS = [grant, revoke_grant, list_grants]
