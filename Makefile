@@ -32,7 +32,8 @@ bench: $(STAMP) ## Measure speed and size, write docs/performance.md
 
 soak: $(STAMP) ## Run the long tests that kill processes again and again
 	@$(BIN)/pytest -m soak
-	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile soak tests/property tests/unit
+	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile soak tests/property tests/unit \
+		tests/services/test_outages.py tests/services/test_maintenance.py tests/http/test_bad_input.py
 
 clients: $(STAMP) ## Run other people's clients against the server (installs them once)
 	@$(BIN)/pytest -m clients
