@@ -223,11 +223,13 @@ def open_requests(connection: Connection) -> list[Open]:
     ]
 
 
-def finish(unit: Unit, account_id: int, trigger: int, outcome: Outcome) -> None:
+def finish(
+    unit: Unit, account_id: int, trigger: int, outcome: Outcome, cents: int | None = None
+) -> None:
     """Book what became of a charge; booking it again changes nothing.
 
     What the processor says is booked whatever we thought before: a charge taken for failed that
-    did go through becomes credit.
+    did go through becomes credit, and *cents* is what came in, by default what was asked for.
     """
     row = unit.connection.execute(
         "SELECT consent_no, amount + tax, status FROM top_ups"
@@ -236,6 +238,8 @@ def finish(unit: Unit, account_id: int, trigger: int, outcome: Outcome) -> None:
     ).fetchone()
     assert row is not None, (account_id, trigger)
     consent_no, gross, status = row[0], int(row[1]), row[2]
+    if cents is not None:
+        gross = cents * NANOS_PER_CENT
     match outcome:
         case Settled() if status != "settled":
             came = tax_invoices.split_gross(unit.connection, account_id, gross)

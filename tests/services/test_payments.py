@@ -132,6 +132,24 @@ def test_an_automatic_top_up_charges_the_saved_card(shop: Shop) -> None:
     shop.assert_settled()
 
 
+def test_an_automatic_top_up_is_what_came_in(shop: Shop) -> None:
+    """A charge that brought less than was asked for is that much credit, whoever asked."""
+    alice = shop.market.account("alice")
+    card = shop.save_card(alice)
+    with shop.market.ledger.unit() as unit:
+        top_up.consent(unit, alice, top_up.Consent(card, 5 * DOLLAR, 2 * DOLLAR, 100 * DOLLAR))
+        standing = top_up.read_standing(unit.connection, alice)
+        assert standing is not None
+        top_up.request(unit, standing, 6 * DOLLAR)
+    with shop.market.ledger.reading() as connection:
+        (asked,) = top_up.open_requests(connection)
+    seen = PaymentSeen(asked.order.key, "pi_partial", "settled", 450)
+    for _ in range(2):
+        with shop.market.ledger.unit() as unit:
+            booking.book(unit, seen)
+    assert shop.available(alice) == 450 * CENT
+
+
 def test_tax_is_paid_on_top_and_is_no_credit(shop: Shop) -> None:
     """$10.33 at 8.25 % cost $11.18: the credit is net, 85 cents are owed to the state."""
     alice = shop.market.account("alice")

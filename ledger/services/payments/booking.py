@@ -112,7 +112,7 @@ def finish_payment(unit: Unit, payment_id: str, outcome: Outcome, cents: int | N
         return False
     account_id, method, status, credit, tax = row[0], row[1], row[2], int(row[3]), int(row[4])
     if payment_id.startswith(TOP_UP_PREFIX):
-        top_up.finish(unit, account_id, int(payment_id.rpartition("-")[2]), outcome)
+        top_up.finish(unit, account_id, int(payment_id.rpartition("-")[2]), outcome, cents)
         return True
     stream = account_stream(account_id)
     match outcome:
