@@ -213,7 +213,7 @@ def test_a_failed_payment_says_which_and_why(shop: Shop) -> None:
             "account_id": alice,
             "about": payment_id,
             "at": "2026-03-01T10:00:00Z",
-            "data": {"payment_id": payment_id, "reason": "expired"},
+            "data": {"payment_id": payment_id, "reason": "expired", "version": 1},
         }
     ]
 
@@ -237,6 +237,7 @@ def test_a_chargeback_says_what_the_bank_claims(shop: Shop) -> None:
         "payment_id": payment_id,
         "reason": known.reason,
         "amount": "55.5",
+        "version": 1,
     }
 
 
@@ -265,7 +266,7 @@ def test_a_payout_says_what_became_of_it(shop: Shop, status: str) -> None:
     assert (found["account_id"], found["about"]) == (host, "payout-1")
     assert (data["payout_id"], data["amount"]) == (1, "25")
     if status == "settled":
-        assert (found["type"], data.keys()) == ("payout_paid", {"payout_id", "amount"})
+        assert (found["type"], data.keys()) == ("payout_paid", {"payout_id", "amount", "version"})
     else:
         row = connection.execute("SELECT reason FROM payouts").fetchone()
         assert (found["type"], row) == ("payout_failed", (data["reason"],))
