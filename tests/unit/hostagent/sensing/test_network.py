@@ -24,6 +24,8 @@ from tests.support.senses import SECOND_NS, FakeProc, MachineClock
 
 PAYLOAD: Final = 20_000_000
 LINK: Final = 10_000_000_000
+FRAME: Final = 1_514
+"""An Ethernet frame: the most that one segment takes."""
 _RECEIVER: Final = """
 import socket, sys
 server = socket.create_server(("10.99.7.2", 5201))
@@ -101,6 +103,13 @@ def pair() -> Iterator[Pair]:
         ip("netns", "delete", name)
 
 
+def sent_again(pid: int) -> int:
+    """Bytes that TCP of a process's namespace sent more than once, at most: they cross the link."""
+    lines = Path(f"/proc/{pid}/net/snmp").read_text(encoding="ascii").splitlines()
+    names, values = (line.split()[1:] for line in lines if line.startswith("Tcp:"))
+    return int(dict(zip(names, values, strict=True))["RetransSegs"]) * FRAME
+
+
 def test_a_real_transfer_is_measured_within_a_fifth_of_a_percent(pair: Pair) -> None:
     """What one side sends and the other receives is the payload and little more, no loopback."""
     meter = Meter(None, read_clocks(), LINK)
@@ -121,8 +130,10 @@ def test_a_real_transfer_is_measured_within_a_fifth_of_a_percent(pair: Pair) -> 
         sent = meter.cut(1, time.monotonic_ns())
         received = meter.cut(2, time.monotonic_ns())
         assert not uses_host_network(sender.pid)
-    assert PAYLOAD <= sent.up <= PAYLOAD * 1.002
-    assert PAYLOAD <= received.down <= PAYLOAD * 1.002
+        # A busy receiver makes the sender's kernel send parts twice; both are on the link.
+        again = sent_again(sender.pid)
+    assert PAYLOAD <= sent.up <= PAYLOAD * 1.002 + again
+    assert PAYLOAD <= received.down <= PAYLOAD * 1.002 + again
     assert sent.down < PAYLOAD * 0.02
     assert received.up < PAYLOAD * 0.02
 
