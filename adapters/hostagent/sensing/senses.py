@@ -148,7 +148,10 @@ class Senses:
     @property
     def lost_gpus(self) -> frozenset[str]:
         """GPUs that fell off the bus: their instances run without them."""
-        gpus = self.collector.reading(self._look_ns).gpus.values()
+        return self._lost(self.collector.reading(self._look_ns))
+
+    def _lost(self, reading: Reading) -> frozenset[str]:
+        gpus = reading.gpus.values()
         return frozenset(one.uuid for one in gpus if one.state == "lost") | (
             self.news_book.off_the_bus
         )
@@ -186,7 +189,8 @@ class Senses:
         self.news_book.watch(self._watched)
         self.news_book.look_for_faults()
         self.news_book.findings(self.collector.take_findings())
-        lost = self.lost_gpus
+        reading = self.collector.reading(now.mono_ns)
+        lost = self._lost(reading)
         for one in watched:
             state = self._state(one, lost)
             if second is not None:
@@ -195,8 +199,8 @@ class Senses:
                 self._meter.read(one.instance, one.pid, now)
         if now.mono_ns - self._slow_look_ns >= _SLOW_LOOK_NS:
             self._slow_look_ns = now.mono_ns
-            self._look_slowly(now)
-        self._look_at_machine(self.collector.reading(now.mono_ns))
+            self._look_slowly(now, reading)
+        self._look_at_machine(reading)
         self._forget()
 
     def last_reading(self, instance: int) -> None:
@@ -231,9 +235,8 @@ class Senses:
 
     # --- every few seconds -----------------------------------------------------------------------
 
-    def _look_slowly(self, now: ClockReading) -> None:
+    def _look_slowly(self, now: ClockReading, reading: Reading) -> None:
         """Processes, energy and disks."""
-        reading = self.collector.reading(now.mono_ns)
         self.energy.look(reading, now.mono_ns)
         expected: dict[str, set[str]] = {}
         for one in self._watched.values():
