@@ -52,7 +52,7 @@ class NumpyGpu:
         done = through_layers(
             rows, lambda factors: (factors.astype(np.float32) @ factor).astype(np.int32)
         )
-        return done.astype(np.uint8).tobytes()
+        return bytes(done.astype(np.uint8).tobytes())
 
     def product_mflops(self, size: int, bits: int, seconds: float) -> int:
         """As fast as a number says that holds what was asked."""
