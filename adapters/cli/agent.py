@@ -34,6 +34,14 @@ RuntimeOption = Annotated[
         help="What runs instances: Docker, or plain processes; auto takes Docker where it is.",
     ),
 ]
+SuitePython = Annotated[
+    str | None,
+    Parameter(
+        name="--suite-python",
+        env_var="GPULEDGER_AGENT_SUITE_PYTHON",
+        help="A Python with PyTorch, for challenges and benchmarks; default: the agent's own.",
+    ),
+]
 Simulated = Annotated[
     int | None,
     Parameter(
@@ -111,6 +119,7 @@ def run(
             help="Address by which renters reach this machine; default: its own, if the world can."
         ),
     ] = None,
+    suite_python: SuitePython = None,
 ) -> int:
     """Run the agent until SIGTERM: obey, measure, sign, send. Instances go on without it.
 
@@ -126,6 +135,7 @@ def run(
         network=network,
         user=instance_user,
         public_ip=None if public_ip is None else _address(public_ip),
+        suite_python=suite_python or sys.executable,
     )
     return work(_home(state), options)
 
@@ -193,7 +203,13 @@ def inventory(*, json: AsJson = False) -> int:
     return 0
 
 
-def doctor(*, state: State = None, runtime: RuntimeOption = "auto", json: AsJson = False) -> int:
+def doctor(
+    *,
+    state: State = None,
+    runtime: RuntimeOption = "auto",
+    suite_python: SuitePython = None,
+    json: AsJson = False,
+) -> int:
     """Look for what stands in the agent's way, and say what to do; exit 1 when something does.
 
     Example: gpuledger agent doctor
@@ -203,7 +219,11 @@ def doctor(*, state: State = None, runtime: RuntimeOption = "auto", json: AsJson
     from adapters.hostagent.program import Options, make_runtime
 
     home = _home(state)
-    found = examine(home, lambda: make_runtime(home, Options(runtime=runtime)))
+    found = examine(
+        home,
+        lambda: make_runtime(home, Options(runtime=runtime)),
+        suite_python or sys.executable,
+    )
     if json:
         print_json([one._asdict() for one in found])
     else:

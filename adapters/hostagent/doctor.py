@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
@@ -23,12 +24,15 @@ from adapters.hostagent.acting.ways_in import public_address
 from adapters.hostagent.home import AgentHome, Enrolled
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.runtime.port import Runtime
+from adapters.hostagent.suite.child import ChildSuite
 from ledger.domain.machine_call import SKEW_SECONDS
 from ledger.errors import LedgerError
 
 _FREE_BYTES: Final = 2 * 2**30
 _OFFSET_SECONDS: Final = 5.0
 _TIMEOUT_SECONDS: Final = 10.0
+_SUITE_SECONDS: Final = 60.0
+"""A framework may take long to be read from a cold disk."""
 _UNSYNCED: Final = 5
 _UNAUTHORIZED: Final = 401
 
@@ -44,10 +48,12 @@ class Finding(NamedTuple):
     way_out: str = ""
 
 
-def examine(home: AgentHome, make_runtime: Callable[[], Runtime]) -> list[Finding]:
+def examine(
+    home: AgentHome, make_runtime: Callable[[], Runtime], suite_python: str = sys.executable
+) -> list[Finding]:
     """Look at everything; nothing is changed, and no finding keeps others from being found."""
-    found = [*_permissions(), *_driver(), *_runtime(make_runtime), *_disk(home), *_clock()]
-    return [*found, *_enrolment(home)]
+    found = [*_permissions(), *_driver(), *_suite(suite_python), *_runtime(make_runtime)]
+    return [*found, *_disk(home), *_clock(), *_enrolment(home)]
 
 
 def _permissions() -> Iterator[Finding]:
@@ -114,6 +120,24 @@ def _driver() -> Iterator[Finding]:
             f"not on for all GPUs: {' '.join(modes) or answer.stderr.strip()[:80]}",
             "run nvidia-persistenced, or `nvidia-smi -pm 1`",
         )
+
+
+def _suite(python: str) -> Iterator[Finding]:
+    """Whether the platform's checks can be computed; asked where there is a GPU to compute on."""
+    gpus = kernel_gpus.gpus()
+    if not gpus:
+        return
+    found = ChildSuite([one.uuid for one in gpus], python).run("framework", "", _SUITE_SECONDS)
+    if found.result == "passed":
+        yield Finding("suite", "ok", f"PyTorch computes on {found.measures['gpus']} GPUs")
+        return
+    yield Finding(
+        "suite",
+        "warning",
+        f"challenges and benchmarks cannot be computed: {found.measures['reason']}",
+        "install PyTorch for CUDA in any Python and name it with --suite-python; without it the"
+        " machine has no score, and a GPU that failed stays out",
+    )
 
 
 def _runtime(make_runtime: Callable[[], Runtime]) -> Iterator[Finding]:

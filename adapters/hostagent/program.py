@@ -15,7 +15,7 @@ import structlog
 
 from adapters.hostagent import self_metrics
 from adapters.hostagent.acting.agent import Agent
-from adapters.hostagent.acting.answers import Answerer, NoSuite
+from adapters.hostagent.acting.answers import Answerer
 from adapters.hostagent.acting.calls import SignedCalls
 from adapters.hostagent.acting.hints import Hints
 from adapters.hostagent.acting.link import Link
@@ -32,6 +32,8 @@ from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import SealedReport
 from adapters.hostagent.runtime.port import Runtime
 from adapters.hostagent.spool import SqliteSpool
+from adapters.hostagent.suite.child import ChildSuite
+from adapters.hostagent.suite.port import NoSuite, Suite
 from ledger.domain.acknowledgement import Desired
 
 METRICS_PORT: Final = 9477
@@ -49,6 +51,8 @@ class Options(NamedTuple):
     user: Literal["own", "agent"] = "own"
     public_ip: str | None = None
     """Where renters reach this machine; null: found out, where it is not translated."""
+    suite_python: str = sys.executable
+    """The Python whose framework computes for the platform's checks."""
 
 
 def run(
@@ -75,7 +79,7 @@ def run(
         try:
             runtime = make_runtime(home, options)
             senses = (sensing or make_senses)(spool, enrolled)
-            _work(home, enrolled.server, identity, spool, runtime, senses, options)
+            _work(home, enrolled, identity, spool, runtime, senses, options)
         finally:
             spool.close()
     return 0
@@ -110,7 +114,7 @@ def make_senses(spool: SqliteSpool, enrolled: Enrolled) -> Senses:
 
 def _work(
     home: AgentHome,
-    server: str,
+    enrolled: Enrolled,
     identity: HostIdentity,
     spool: SqliteSpool,
     runtime: Runtime,
@@ -123,8 +127,15 @@ def _work(
     def stand_in(first: SealedReport, seq: int) -> SealedReport | None:
         return spool.stand_in(identity, senses.boot_id, first, seq)
 
+    server = enrolled.server
     client = UsageClient(server)
-    answerer = Answerer(senses.gpu_count, lambda: senses.second, NoSuite())
+    suite: Suite = NoSuite()
+    if not enrolled.simulated:
+        suite = ChildSuite(
+            enrolled.gpu_uuids, options.suite_python, is_rented=lambda: agent.wanted.is_rented
+        )
+        senses.spare(suite.pids)
+    answerer = Answerer(senses.gpu_count, lambda: senses.second, suite)
     agent = Agent(
         runtime=runtime,
         senses=senses,

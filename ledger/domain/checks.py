@@ -2,7 +2,8 @@
 
 The platform judges; what the agent says about itself is one input (`marketplace.md` §10,
 `host-agent.md` §11.2). A ping proves that the agent and the driver answer. A challenge fills the
-memory of all GPUs and computes on all of them at once. A benchmark is one run of the suite
+memory of all GPUs and computes on all of them at once, and what it computed is proven
+(`ledger.domain.challenge`). A benchmark is one run of the suite
 (`ledger.domain.benchmark`).
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from ledger.domain.benchmark import SCALING, SUITE, WHOLE_PPM, ratio_of
+from ledger.domain.challenge import is_proven
 from ledger.domain.money import BYTES_PER_GB
 from ledger.domain.reliability import Result, Severity
 
@@ -90,7 +92,7 @@ def judge_answer(
         # No framework is installed, say; the platform learns nothing, and nothing is gained by it.
         return Verdict("inconclusive", MILD, "not_able")
     if kind == "challenge":
-        return _challenge(measures, hardware)
+        return _challenge(nonce, measures, hardware)
     if measures.get("suite") != SUITE:
         return Verdict("inconclusive", MILD, "other_suite")
     return PASSED if ratio_of(measures) is not None else _failed("bad_answer")
@@ -119,7 +121,7 @@ def _ping(result: str, measures: Measures, hardware: Hardware) -> Verdict:
     return PASSED
 
 
-def _challenge(measures: Measures, hardware: Hardware) -> Verdict:
+def _challenge(nonce: str, measures: Measures, hardware: Hardware) -> Verdict:
     """On all GPUs at once: eight that are one cannot each fill their memory."""
     if measures.get("gpus") != hardware.gpus:
         return _failed("gpu_missing")
@@ -129,6 +131,8 @@ def _challenge(measures: Measures, hardware: Hardware) -> Verdict:
     stated = hardware.gpu_ram_gb * BYTES_PER_GB
     if 100 * filled * 2**20 < CHALLENGE_MEMORY_PERCENT * stated:
         return _failed("memory_missing")
+    if not is_proven(nonce, hardware.gpus, measures):
+        return _failed("not_computed")
     return PASSED
 
 

@@ -26,31 +26,46 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(_NODE + left + right).digest()
 
 
+class HashTree:
+    """All levels of a tree over hashes of lines, for whoever asks for more than one path."""
+
+    def __init__(self, leaves: Sequence[bytes]) -> None:
+        """Build it over *leaves* (each a `leaf_hash`), at least one."""
+        assert leaves, "a tree over nothing has no levels"
+        self._levels = [list(leaves)]
+        while len(self._levels[-1]) > 1:
+            self._levels.append(_parents(self._levels[-1]))
+
+    @property
+    def root(self) -> bytes:
+        """The hash over all of them."""
+        return self._levels[-1][0]
+
+    def path(self, index: int) -> list[bytes]:
+        """The hashes that lead from leaf number *index* (from 0) to the root, lowest first.
+
+        A level on which the node has no neighbour adds none.
+        """
+        assert 0 <= index < len(self._levels[0]), (index, len(self._levels[0]))
+        path = []
+        for level in self._levels[:-1]:
+            neighbour = index ^ 1
+            if neighbour < len(level):
+                path.append(level[neighbour])
+            index //= 2
+        return path
+
+
 def merkle_root(lines: Sequence[bytes]) -> bytes:
     """The root over *lines* in their order; of no lines, the hash of nothing."""
     if not lines:
         return hashlib.sha256(b"").digest()
-    level = [leaf_hash(line) for line in lines]
-    while len(level) > 1:
-        level = _parents(level)
-    return level[0]
+    return HashTree([leaf_hash(line) for line in lines]).root
 
 
 def inclusion_proof(lines: Sequence[bytes], index: int) -> list[bytes]:
-    """The hashes that lead from line number *index* (from 0) to the root, lowest first.
-
-    A level on which the node has no neighbour adds none.
-    """
-    assert 0 <= index < len(lines), (index, len(lines))
-    level = [leaf_hash(line) for line in lines]
-    path = []
-    while len(level) > 1:
-        neighbour = index ^ 1
-        if neighbour < len(level):
-            path.append(level[neighbour])
-        level = _parents(level)
-        index //= 2
-    return path
+    """The path from line number *index* (from 0) to the root over *lines* (`HashTree.path`)."""
+    return HashTree([leaf_hash(line) for line in lines]).path(index)
 
 
 def verify_inclusion(

@@ -26,6 +26,7 @@ from ledger.services.policies import trust as trust_policy
 from ledger.services.questions import trust
 from ledger.services.usage import SignedReport
 from tests.support.market import DOLLAR, START, Market
+from tests.support.suite import proven
 from tests.support.trust import (
     answer,
     checks_of,
@@ -550,8 +551,7 @@ def test_a_degraded_gpu_is_kept_by_its_holder_and_rented_to_nobody_else(
     ).fetchone()
     assert row == (False,)
     check = issue(market, machine, "challenge")
-    filled = answer(check, gpus=1, filled_mib=22_000, elapsed_ms=900)
-    report(market, machine, answers=[filled])
+    report(market, machine, answers=[answer(check, **proven(check.nonce))])
     assert last(market, machine).result == "passed"
     assert market.status(instance) == "loading"
     assert market.rebuild().equal
@@ -562,14 +562,13 @@ def test_a_challenge_brings_a_lost_gpu_back(market: Market) -> None:
     machine, alice = market.machine(gpus=2), market.account("alice", 100 * DOLLAR)
     report(market, machine, health=[HealthEvent(at=START, kind="xid", code=79)])
     first = issue(market, machine, "challenge")
-    few = answer(first, gpus=1, filled_mib=22_000, elapsed_ms=900)
-    report(market, machine, answers=[few])
+    report(market, machine, answers=[answer(first, **proven(first.nonce))])
     assert last(market, machine).reason == "gpu_missing"
     with pytest.raises(Exception, match="no 2 free GPUs"):
         market.rent(alice, machine)
     market.clock.move_to(START + 300)
     second = issue(market, machine, "challenge")
-    report(market, machine, answers=[answer(second, gpus=2, filled_mib=22_000, elapsed_ms=900)])
+    report(market, machine, answers=[answer(second, **proven(second.nonce, gpus=2))])
     assert market.status(market.rent(alice, machine)) == "loading"
 
 

@@ -8,45 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final
 
 import structlog
 
+from adapters.hostagent.suite.port import Measured, Suite, not_able
 from ledger.domain.checks import NONCE
 from ledger.domain.usage import CheckAnswer
 
 _REMEMBERED: Final = 1_000
 
 log = structlog.get_logger("gpuledger.agent")
-
-
-class Measured(NamedTuple):
-    """What a suite found out."""
-
-    result: Literal["passed", "failed", "inconclusive"]
-    measures: Mapping[str, int | str | None]
-
-
-class Suite(Protocol):
-    """Computes on all GPUs at once, where something is installed that can."""
-
-    def challenge(self, seconds: float) -> Measured:
-        """A timed computation and memory fill; ends within *seconds*."""
-
-    def benchmark(self, seconds: float) -> Measured:
-        """One run of the platform's measurements; ends within *seconds*."""
-
-
-class NoSuite:
-    """Nothing on this machine can compute on its GPUs for the platform."""
-
-    def challenge(self, seconds: float) -> Measured:
-        """Not able."""
-        return Measured("inconclusive", {"reason": "no_framework"})
-
-    def benchmark(self, seconds: float) -> Measured:
-        """Not able."""
-        return Measured("inconclusive", {"reason": "no_framework"})
 
 
 class Answerer:
@@ -57,13 +29,11 @@ class Answerer:
         gpus: Callable[[], int | None],
         second: Callable[[], int | None],
         suite: Suite,
-        on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         """Answer pings from *gpus* (null: the driver does not answer), others by *suite*."""
         self._gpus = gpus
         self._second = second
         self._suite = suite
-        self._on_answer = on_answer
         self._known: dict[tuple[int, str], None] = {}
         self._answers: SimpleQueue[CheckAnswer] = SimpleQueue()
 
@@ -98,20 +68,18 @@ class Answerer:
     def _ping(self, check: Mapping[str, Any]) -> None:
         gpus = self._gpus()
         if gpus is None:
-            self._answer(check, Measured("inconclusive", {"reason": "driver_does_not_answer"}))
+            self._answer(check, not_able("driver_does_not_answer"))
         else:
             self._answer(check, Measured("passed", {"gpus": gpus}))
 
     def _measure(self, check: Mapping[str, Any]) -> None:
         seconds = max(1.0, check["deadline"] - (self._second() or check["at"]) - 60.0)
-        run = self._suite.challenge if check["kind"] == "challenge" else self._suite.benchmark
         try:
-            measured = run(seconds)
+            measured = self._suite.run(check["kind"], str(check["nonce"]), seconds)
         except Exception as error:
             log.exception("a check could not be carried out", kind=check["kind"])
-            measured = Measured("inconclusive", {"reason": type(error).__name__})
+            measured = not_able(type(error).__name__)
         self._answer(check, measured)
-        self._on_answer()
 
     def _answer(self, check: Mapping[str, Any], measured: Measured) -> None:
         at = self._second() or int(check["at"])

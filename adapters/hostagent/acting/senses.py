@@ -5,7 +5,7 @@ All `*_ns` are CLOCK_MONOTONIC; only the sensing half turns them into Unix secon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from adapters.hostagent.sensing.watched import Attested, Watched
@@ -63,6 +63,9 @@ class Senses(Protocol):
 
     def news(self) -> Attested:
         """No second: only what cannot wait for one."""
+
+    def spare(self, pids: Callable[[], Collection[int]]) -> None:
+        """Take *pids* on the GPUs for the platform's own."""
 
     def metrics(self) -> bytes:
         """The sensing part of the metrics, as Prometheus reads them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -98,6 +98,9 @@ class SimulatedSenses:
     def news(self) -> Attested:
         """No second."""
         return self._attested(max(self._next, self.second), 0, [])
+
+    def spare(self, pids: Callable[[], Collection[int]]) -> None:
+        """No process is looked at."""
 
     def metrics(self) -> bytes:
         """Nothing is measured."""

@@ -46,6 +46,11 @@ class Wanted:
             del self._specs[instance]
         return is_news
 
+    @property
+    def is_rented(self) -> bool:
+        """Whether some instance is to run here."""
+        return any(one.want == "running" for one in self.instances.values())
+
     def spec(self, instance: int) -> DesiredInstance | None:
         """The instance with what it is started from; null while that was not heard."""
         wanted, spec = self.instances.get(instance), self._specs.get(instance)

@@ -31,7 +31,11 @@ class Occupants:
         self._told: set[_Sighting] = set()
 
     def look(
-        self, reading: Reading, expected: Mapping[str, Collection[str]], now_ns: int
+        self,
+        reading: Reading,
+        expected: Mapping[str, Collection[str]],
+        now_ns: int,
+        own_pids: Collection[int] = (),
     ) -> list[Finding]:
         """Foreign processes that are there since the confirming look; each is found once.
 
@@ -39,12 +43,13 @@ class Occupants:
             reading: Processes and memory by GPU.
             expected: The containers that the platform put on each GPU; a GPU without is free.
             now_ns: The moment of the look.
+            own_pids: The platform's own processes: they carry out its checks.
         """
         seen: dict[_Sighting, str] = {}
         pids: set[int] = set()
         for uuid, gpu in reading.gpus.items():
             pids |= {one.pid for one in gpu.procs or ()}
-            seen |= self._foreign(uuid, gpu, expected.get(uuid, ()))
+            seen |= self._foreign(uuid, gpu, expected.get(uuid, ()), own_pids)
         self._containers.keep(pids)
         self._since = {one: self._since.get(one, now_ns) for one in seen}
         self._told &= seen.keys()
@@ -56,10 +61,12 @@ class Occupants:
         return found
 
     def _foreign(
-        self, uuid: str, gpu: GpuReading, expected: Collection[str]
+        self, uuid: str, gpu: GpuReading, expected: Collection[str], own_pids: Collection[int]
     ) -> dict[_Sighting, str]:
         found: dict[_Sighting, str] = {}
         for one in gpu.procs or ():
+            if one.pid in own_pids:
+                continue
             where = self._containers.of(one.pid)
             if where is None:
                 continue  # NVML still lists processes that are gone.
@@ -70,7 +77,8 @@ class Occupants:
                     f"process {process.pid} of {place}"
                 )
         used = gpu.values.get("mem_used", 0)
-        if not expected and not found and used > FOREIGN_BYTES:
+        is_free = not expected and not own_pids
+        if is_free and not found and used > FOREIGN_BYTES:
             found[(uuid, 0, 0)] = f"{used >> 20} MiB in use on a GPU that is free"
         return found
 

@@ -15,7 +15,7 @@ in the report: no second, no byte and no percentage is made up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +95,7 @@ class Senses:
         self._meter = Meter(kept, now, self.settings.link_bytes_per_second, proc=proc)
         self._book = TickBook()
         self._occupants = Occupants(proc)
+        self._own_pids: Callable[[], Collection[int]] = frozenset
         self._disks = Disks()
         self._watched: dict[int, Watched] = {}
         self._processes: dict[tuple[int, int], Process] = {}
@@ -105,6 +106,10 @@ class Senses:
         self._inventory_of = 0
         self._is_inventory_new = False
         self.news_book.clocks(self.time.look(now), now.mono_ns)
+
+    def spare(self, pids: Callable[[], Collection[int]]) -> None:
+        """Take *pids* on the GPUs for the platform's own: no foreign process is found in them."""
+        self._own_pids = pids
 
     # --- running ---------------------------------------------------------------------------------
 
@@ -242,7 +247,8 @@ class Senses:
         for one in self._watched.values():
             for uuid in one.gpu_uuids:
                 expected.setdefault(uuid, set()).update([one.container] if one.container else [])
-        self.news_book.findings(self._occupants.look(reading, expected, now.mono_ns))
+        own = self._own_pids()
+        self.news_book.findings(self._occupants.look(reading, expected, now.mono_ns, own))
         disks = [(_MACHINE, self.settings.disk)]
         disks += [(one.instance, Path(one.disk)) for one in self._watched.values() if one.disk]
         for instance, path in disks:

@@ -31,10 +31,11 @@ from ledger.domain.events import EvidenceLevel
 from ledger.domain.reliability import SLOT_SECONDS
 from ledger.domain.verification import Evidence
 from ledger.domain.xid import XidClass, xid_class
+from tests.support.suite import proven
 
 NONCE = "9f2c" * 8
 HARDWARE = Hardware(gpus=2, gpu_ram_gb=24)
-FULL: dict[str, Any] = {"gpus": 2, "filled_mib": 23_000, "elapsed_ms": 900}
+FULL: dict[str, Any] = proven(NONCE, gpus=2)
 RUN: dict[str, Any] = {"suite": SUITE, **REFERENCE}
 
 
@@ -80,6 +81,12 @@ def test_an_answer_without_the_nonce_fails(kind: CheckKind) -> None:
             "failed",
             "bad_answer",
             id="challenge-before-it-began",
+        ),
+        pytest.param(
+            judge("challenge", **{**FULL, "root.1": "00" * 32}),
+            "failed",
+            "not_computed",
+            id="challenge-without-the-work",
         ),
         # 90 % of 24 GB are 20,599.4 MiB.
         pytest.param(

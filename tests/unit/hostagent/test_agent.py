@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from adapters.hostagent.acting.agent import Agent
-from adapters.hostagent.acting.answers import Answerer, NoSuite
+from adapters.hostagent.acting.answers import Answerer
 from adapters.hostagent.acting.senses import Attested, Watched
 from adapters.hostagent.acting.simulated_senses import SimulatedSenses
 from adapters.hostagent.delivery import Heard
 from adapters.hostagent.runtime.port import Found
 from adapters.hostagent.runtime.twin import RuntimeTwin
 from adapters.hostagent.spool import SqliteSpool
+from adapters.hostagent.suite.port import NoSuite
 from ledger.domain.acknowledgement import Acknowledgement, Desired, DesiredInstance, UsageAnswer
 from ledger.domain.usage import CheckAnswer, HealthEvent, Observation, UsageReport, decode_report
 from ledger.errors import UnavailableError

@@ -264,6 +264,20 @@ def test_foreign_processes_are_seen_twice_before_they_are_told(machine: Machine)
     assert "container cdcdcdcdcdcd" in str(foreign[0].detail)
 
 
+def test_the_platforms_own_check_is_nobodys_process(machine: Machine) -> None:
+    """A challenge fills the memory of a free GPU; who does it is known, and anybody else is not."""
+    machine.proc.start(60, machine.clock)
+    machine.gpus.gpus[A].procs = [ProcessMemory(60, 20 << 30)]
+    machine.gpus.gpus[A].values["mem_used"] = 20 << 30
+    machine.senses.spare(lambda: {60})
+    machine.look(times=20)
+    assert [one for one in machine.senses.news().health if one.kind == "foreign_process"] == []
+    machine.senses.spare(set)
+    machine.look(times=20)
+    (found,) = [one for one in machine.senses.news().health if one.kind == "foreign_process"]
+    assert found.detail == "process 60 of the host itself"
+
+
 def test_metrics_have_dcgms_names_and_no_zero_for_unknown(machine: Machine) -> None:
     """Known values carry slot, UUID and instance; what the card does not say is absent."""
     machine.gpus.gpus[A].values |= {"util": 42, "mem_used": 1 << 30}

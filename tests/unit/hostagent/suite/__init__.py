@@ -1,0 +1,1 @@
+"""The suite that computes for the platform's checks."""
