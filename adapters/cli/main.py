@@ -27,6 +27,7 @@ from adapters.cli import (
     reconciling,
     running,
     supervising,
+    timelines,
 )
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
@@ -108,6 +109,12 @@ findings_app = App(name="findings", help="What did not agree when sides were com
 findings_app.command(reconciling.listed, name="list")
 findings_app.command(reconciling.explain)
 findings_app.command(reconciling.correct)
+timeline_app = App(
+    name="timeline", help="What happened when, in the terminal or as a picture.", group=_ASK
+)
+timeline_app.command(timelines.instance)
+timeline_app.command(timelines.machine)
+timeline_app.command(timelines.account)
 scenario_app = App(name="scenario", help="Scenarios: the business as text.", group=_RUN)
 scenario_app.command(running.scenario_run, name="run")
 
@@ -147,6 +154,7 @@ for question in (
 app.command(questions.trial_balance, name="trial-balance", group=_ASK)
 app.command(payments_app)
 app.command(books_app)
+app.command(timeline_app)
 app.command(findings_app)
 app.command(calc_app)
 app.command(keys_app)

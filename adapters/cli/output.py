@@ -19,7 +19,8 @@ MONEY: Final = frozenset({
     "dph_per_gpu", "dph_total", "due", "fee", "floor_per_gpu", "gpu_charge", "gpu_rate",
     "gpu_rate_per_gpu", "held", "host_payable", "host_share", "inet_down_cost", "inet_up_cost",
     "lapsed", "locked", "min_bid", "min_bid_per_gpu", "movements", "net", "opening", "paid",
-    "posted", "promotional", "rate", "refunded", "reserved_rate", "spent", "storage_charge",
+    "posted", "promotional", "rate", "refunded", "reserved_idle_charge", "reserved_rate", "spent",
+    "storage_charge",
     "storage_cost", "storage_rate", "storage_rate_per_hour", "storage_total", "tax", "total",
     "unspent", "up_charge", "up_rate", "withdrawn",
 })  # fmt: skip

@@ -59,6 +59,7 @@ from adapters.http.native import (
     ssh_keys,
     statements,
     templates,
+    timelines,
     top_ups,
     trust,
     usage,
@@ -96,6 +97,7 @@ _TAGS: Final = {
     "safety": (safety, "Caps, alerts, leases, idleness, cleanup"),
     "top-ups": (top_ups, "Automatic charges: consent first"),
     "usage": (usage, "Signed usage reports"),
+    "timelines": (timelines, "What happened when, as data or as a picture"),
     "documents": (
         documents,
         "Invoices, credit notes, self-billing; as PDF, HTML, CSV, XML",

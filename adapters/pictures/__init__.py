@@ -1,0 +1,1 @@
+"""Timelines as pictures, for people who would rather look than read."""
