@@ -402,7 +402,7 @@ def _next(stage: _Stage, *, keep_serving: bool) -> None:
     say = stage.console.print
     say("\nWhat to try next", style="bold")
     command = f"gpuledger {{}} --home {stage.home}"
-    for what in ("explain 3", "ticks 1 --limit 5", "events --limit 5", "transfers"):
+    for what in ("explain 3", "timeline instance 2", "ticks 1 --limit 5", "events --limit 5"):
         say(f"  .venv/bin/{command.format(what)}", highlight=False)
     if keep_serving:
         say(f"  curl -H 'Authorization: Bearer {stage.keys['admin']}' {stage.url}/v1/instances")
