@@ -135,6 +135,7 @@ for question in (
     questions.accounts,
     questions.machines,
     offers.offers,
+    offers.gpus,
     offers.allocations,
     questions.instances,
     questions.volumes,

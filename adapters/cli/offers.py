@@ -1,4 +1,4 @@
-"""Commands about the market: what is offered, and how a machine's auction went."""
+"""Commands about the market: what is offered, which GPUs can be, how an auction went."""
 
 from __future__ import annotations
 
@@ -169,6 +169,22 @@ def _number(value: float | None, digits: int) -> str:
 
 
 # --- auctions -------------------------------------------------------------------------------------
+
+
+def gpus(machine: Id, *, home: Home = None, json: AsJson = False) -> None:
+    """List a machine's GPUs: who holds them, and why one cannot be rented.
+
+    Example: gpuledger gpus 4
+    """
+    from adapters.cli.output import print_rows
+    from ledger.services.questions import machines, trust
+
+    with reading(home) as (ledger, connection):
+        machines.machine(connection, machine, ledger.clock())
+        found = trust.gpus(connection, machine)
+    columns = ["slot", "gpu_uuid", "state", "reason", "since", "instance_id"]
+    title = f"GPUs of machine {machine}"
+    print_rows(found, columns, as_json=json, title=title, empty="no GPUs: it is not enrolled")
 
 
 def allocations(

@@ -30,8 +30,8 @@ TIMES: Final = frozenset({
     "first_run_at", "granted_at", "hour", "issued_at", "last_report_at", "last_used_at",
     "listed_at", "occurred_at", "offline_since", "opened_at", "ordered_at", "period_from",
     "period_until", "placed_at", "posted_at", "received_at", "recorded_at", "registered_at",
-    "revoked_at", "second", "segment_from", "segment_until", "start", "stopped_at", "term_from",
-    "term_until", "terms_due_at", "until", "used_from", "used_until", "waiting_since",
+    "revoked_at", "second", "segment_from", "segment_until", "since", "start", "stopped_at",
+    "term_from", "term_until", "terms_due_at", "until", "used_from", "used_until", "waiting_since",
 })  # fmt: skip
 _COUNTS: Final = {"AnomalyView": frozenset({"amount"})}
 """Fields that are named like money and are none: an anomaly's amount counts bytes."""

@@ -2,7 +2,7 @@
 
 A fatal fault takes the GPU off the market and stops who holds it, by the host's fault. A degraded
 or suspect GPU is kept by who holds it and rented to nobody else. Either way a challenge on all GPUs
-of the machine brings it back.
+of the machine brings it back, or an admin who vouches for it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple
 
-from ledger.domain.events import Fact, GpuHealthChanged, GpuSuspected
+from ledger.domain.events import Fact, GpuHealthChanged, GpuRestored, GpuSuspected
 from ledger.domain.ids import machine_stream
 from ledger.domain.instance import Observe
 from ledger.domain.usage import HealthEvent
 from ledger.domain.xid import xid_class
+from ledger.errors import NotFoundError
 from ledger.services.allocation import settle
 from ledger.services.incidents import fail_slot
 from ledger.services.ledger import Unit
+from ledger.services.machines import require_machine
 from ledger.services.rentals import command_all
+from ledger.services.verification import check_reason
 
 Effect = Literal["fatal", "degraded", "suspect"]
 _EFFECTS: Final[dict[str, Effect]] = {
@@ -77,6 +80,27 @@ def _gpus(unit: Unit, machine_id: int) -> list[_Gpu]:
         [machine_id],
     )
     return [_Gpu(*row) for row in rows]
+
+
+def restore_by_hand(unit: Unit, machine_id: int, gpu_uuid: str, reason: str) -> None:
+    """An admin vouches for a GPU that was lost or suspect; for a good one, nothing changes.
+
+    Raises:
+        NotFoundError: `no_such_machine`, `no_such_gpu`.
+        RejectedError: `invalid_args` without a reason.
+    """
+    check_reason(reason)
+    require_machine(unit.connection, machine_id)
+    found = [one for one in _gpus(unit, machine_id) if one.gpu_uuid == gpu_uuid]
+    if not found:
+        raise NotFoundError("no_such_gpu", f"machine {machine_id} has no GPU {gpu_uuid}")
+    if found[0].healthy and not found[0].suspect:
+        return
+    restored = GpuRestored(
+        machine_id=machine_id, gpu_uuid=gpu_uuid, reason=reason, restored_at=unit.now
+    )
+    unit.append(machine_stream(machine_id), restored)
+    settle(unit, machine_id)
 
 
 def _lose(unit: Unit, machine_id: int, gpus: Collection[_Gpu], reason: str) -> bool:

@@ -36,6 +36,7 @@ QUESTIONS = [
     ["offers", "--unverified"],
     ["offers", "--fields"],
     ["allocations", "1"],
+    ["gpus", "1"],
     ["policy"],
     ["keys", "list"],
 ]

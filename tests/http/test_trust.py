@@ -8,6 +8,7 @@ import pytest
 
 from ledger.domain.ids import rfc3339
 from ledger.domain.reliability import SLOT_SECONDS
+from ledger.domain.usage import HealthEvent
 from tests.http.conftest import Api
 from tests.http.test_lists import items, paged
 from tests.support.market import START
@@ -162,3 +163,39 @@ def test_a_paper_that_cannot_be_is_refused(api: Api, change: dict[str, Any]) -> 
     assert answer.status_code in {400, 422}
     assert answer.json()["code"] == "invalid_args"
     assert api.market.head() == head
+
+
+def test_a_host_sees_why_a_gpu_is_out_and_an_admin_can_vouch_for_it(api: Api) -> None:
+    """Suspect while it is held, lost after a fatal fault; back by a word that has a reason."""
+    market = api.market
+    machine = market.machine(host="bob", gpus=2)
+    one = market.rent(api.accounts["alice"], machine, gpus=1)
+    held, free = f"GPU-{machine}-0", f"GPU-{machine}-1"
+    report(
+        market,
+        machine,
+        health=[
+            HealthEvent(at=START, kind="xid", code=63, gpu_uuid=held),
+            HealthEvent(at=START, kind="xid", code=79, gpu_uuid=free),
+        ],
+    )
+    path = f"/v1/machines/{machine}/gpus"
+    first, second = api("bob", "GET", path).json()
+    now = rfc3339(START)
+    assert (first["state"], first["reason"], first["since"]) == ("suspect", "xid 63", now)
+    assert first["instance_id"] == one
+    assert (second["state"], second["reason"], second["since"]) == ("lost", "xid 79", now)
+    assert second["instance_id"] is None
+    for who, status in (("eve", 404), ("alice", 403), ("audrey", 200)):
+        assert api(who, "GET", path).status_code == status
+    vouched = {"reason": "reseated"}
+    assert api("bob", "POST", f"{path}/{free}/restore", vouched).status_code == 403
+    answer = api("root", "POST", f"{path}/{free}/restore", {"reason": " "})
+    assert answer.json()["code"] == "invalid_args"
+    assert api("root", "POST", f"{path}/GPU-of-nobody/restore", vouched).status_code == 404
+    for uuid in (held, free, free):
+        answer = api("root", "POST", f"{path}/{uuid}/restore", vouched)
+        assert (answer.status_code, answer.json()["state"]) == (200, "good")
+    assert [one["reason"] for one in api("bob", "GET", path).json()] == [None, None]
+    assert market.status(market.rent(api.accounts["carol"], machine, gpus=1)) == "loading"
+    assert market.rebuild().equal

@@ -15,7 +15,7 @@ from adapters.http.wire import Body, Instant, Page, decode_cursor, instant, page
 from ledger.domain.verification import CertificationKind
 from ledger.errors import NotFoundError
 from ledger.services import certifications as paper_cases
-from ledger.services import findings, verification
+from ledger.services import findings, health, verification
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
 from ledger.services.questions import machines as ask_machines
@@ -148,6 +148,29 @@ class Judgement(Body):
     }
 
     verification: Literal["verified", "deverified", "unverified"]
+    reason: Reason
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU: `good`, `suspect` (who holds it keeps it, nobody else gets it) or `lost`.
+
+    What is suspect or lost comes back when the machine passes a challenge on all of its GPUs, for
+    which its agent needs a framework that computes; or when an admin vouches for it.
+    """
+
+    slot: int
+    gpu_uuid: str
+    state: str
+    reason: str | None
+    since: Instant | None
+    instance_id: int | None
+
+
+class Vouching(Body):
+    """Why an admin vouches for a GPU."""
+
+    EXAMPLE: ClassVar[dict[str, Any]] = {"reason": "reseated, burnt in for a day"}
+
     reason: Reason
 
 
@@ -292,6 +315,38 @@ async def list_verification(
     return page(VerificationChange, found, limit, lambda one: one.position)
 
 
+@get("/v1/machines/{machine_id:int}/gpus", opt=allowed(*HOST, "auditor"), summary="List its GPUs")
+async def list_gpus(call: Caller, machine_id: FromPath[int]) -> list[Gpu]:
+    """List the GPUs of one's machine: who holds them, and why one cannot be rented."""
+
+    def run(connection: Connection) -> list[ask.GpuView]:
+        found = ask_machines.machine(connection, machine_id, call.ledger.clock())
+        if not (call.sees_all or found.host_id == call.principal.account_id):
+            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+        return ask.gpus(connection, machine_id)
+
+    return [render(Gpu, one) for one in await call.question(run)]
+
+
+@post(
+    "/v1/machines/{machine_id:int}/gpus/{gpu_uuid:str}/restore",
+    opt=allowed(*ADMIN),
+    status_code=200,
+    summary="Vouch for a GPU",
+)
+async def restore_gpu(
+    call: Caller, machine_id: FromPath[int], gpu_uuid: FromPath[str], data: JSONBody[Vouching]
+) -> Response[Gpu]:
+    """Let a lost or suspect GPU be rented again, without a challenge."""
+
+    def do(unit: Unit) -> Gpu:
+        health.restore_by_hand(unit, machine_id, gpu_uuid, data.reason)
+        found = ask.gpus(unit.connection, machine_id)
+        return render(Gpu, next(one for one in found if one.gpu_uuid == gpu_uuid))
+
+    return await call.command(do)
+
+
 @post(
     "/v1/machines/{machine_id:int}/verification",
     opt=allowed(*ADMIN),
@@ -434,6 +489,8 @@ HANDLERS = [
     show_verification,
     list_verification,
     judge_machine,
+    list_gpus,
+    restore_gpu,
     list_benchmarks,
     record_probe,
     locate_machine,

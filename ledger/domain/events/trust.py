@@ -170,6 +170,15 @@ class GpuCleared(Fact, tag="gpu.cleared.v1"):
     cleared_at: int
 
 
+class GpuRestored(Fact, tag="gpu.restored.v1"):
+    """An admin vouches for a GPU that was lost or suspect: it can be rented again, unproven."""
+
+    machine_id: int
+    gpu_uuid: str
+    reason: str
+    restored_at: int
+
+
 # --- what follows ---------------------------------------------------------------------------------
 
 
@@ -237,7 +246,13 @@ class SecureTierChanged(Fact, tag="secure_tier.changed.v1"):
 
 
 CheckFact = (
-    CheckIssued | CheckJudged | CheckReclassified | BenchmarkRecorded | GpuSuspected | GpuCleared
+    CheckIssued
+    | CheckJudged
+    | CheckReclassified
+    | BenchmarkRecorded
+    | GpuSuspected
+    | GpuCleared
+    | GpuRestored
 )
 FindingFact = InventoryReported | MachineProbed | MachineLocated | MachineCompared
 StandingFact = (

@@ -35,10 +35,17 @@ def offer_changes(fact: e.OfferFact, position: int) -> Iterator[Change]:
                     (fact.machine_id, one.gpus, one.amount),
                 )
         case e.GpuHealthChanged():
-            yield Change(
-                "UPDATE gpus SET healthy = %s WHERE gpu_uuid = %s", (fact.healthy, fact.gpu_uuid)
-            )
+            yield health_changed(fact.gpu_uuid, fact.reason, fact.changed_at, healthy=fact.healthy)
     yield refreshed(fact.machine_id)
+
+
+def health_changed(gpu_uuid: str, reason: str, at: int, *, healthy: bool) -> Change:
+    """A GPU can be rented from now on, or cannot."""
+    return Change(
+        "UPDATE gpus SET healthy = %s, health_reason = %s, health_changed_at = %s"
+        " WHERE gpu_uuid = %s",
+        (healthy, reason, at, gpu_uuid),
+    )
 
 
 def refreshed(machine_id: int) -> Change:

@@ -13,7 +13,7 @@ from ledger.domain.hardware import Inventory
 from ledger.domain.score import MEDIAN_OF
 from ledger.projections.facts.change import Change
 from ledger.projections.facts.details import details
-from ledger.projections.facts.market import refreshed
+from ledger.projections.facts.market import health_changed, refreshed
 from ledger.projections.facts.rating import judged, reclassified
 
 _json = msgspec.json.Encoder()
@@ -53,6 +53,10 @@ def check_changes(fact: e.CheckFact, position: int) -> Iterator[Change]:
             yield refreshed(fact.machine_id)
         case e.GpuCleared():
             yield Change("DELETE FROM gpu_suspects WHERE gpu_uuid = %s", (fact.gpu_uuid,))
+            yield refreshed(fact.machine_id)
+        case e.GpuRestored():
+            yield Change("DELETE FROM gpu_suspects WHERE gpu_uuid = %s", (fact.gpu_uuid,))
+            yield health_changed(fact.gpu_uuid, fact.reason, fact.restored_at, healthy=True)
             yield refreshed(fact.machine_id)
 
 

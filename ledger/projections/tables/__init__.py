@@ -58,7 +58,7 @@ __all__ = [
     "webhooks",
 ]
 
-GENERATION: Final = 5
+GENERATION: Final = 6
 """Raise it when a fold changes; the program then asks for a rebuild before it serves."""
 
 

@@ -70,6 +70,8 @@ gpus = table(
     big("machine_id"),
     Column("slot", Integer, nullable=False),
     Column("healthy", Boolean, nullable=False, server_default=text("true")),
+    string("health_reason", nullable=True),
+    maybe("health_changed_at"),
     Index("gpus_machine", "machine_id", "slot"),
 )
 

@@ -234,6 +234,21 @@ class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
     recorded_at: int
 
 
+class GpuView(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU. `lost`: nobody has it; `suspect`: who holds it keeps it, and nobody else gets it.
+
+    Both end with a challenge that the machine passes. `reason` and `since` are null for a good one.
+    """
+
+    slot: int
+    gpu_uuid: str
+    state: str
+    reason: str | None
+    since: int | None
+    instance_id: int | None
+    """Who holds it."""
+
+
 class CertificationView(msgspec.Struct, frozen=True, kw_only=True):
     """A paper of a host; `counts`: it is valid at the second that was asked for."""
 
@@ -269,6 +284,22 @@ def checks(
         [machine_id, slot_of(since), *after, limit],
     )
     return [_view(CheckView, row) for row in rows]
+
+
+def gpus(connection: Connection, machine_id: int) -> list[GpuView]:
+    """The GPUs of a machine by slot: which can be rented, who has them, and why not."""
+    rows = connection.execute(
+        "SELECT g.slot, g.gpu_uuid, CASE WHEN NOT g.healthy THEN 'lost'"
+        "   WHEN s.gpu_uuid IS NOT NULL THEN 'suspect' ELSE 'good' END,"
+        " CASE WHEN NOT g.healthy THEN g.health_reason ELSE s.reason END,"
+        " CASE WHEN NOT g.healthy THEN g.health_changed_at ELSE s.since END, a.instance_id"
+        " FROM gpus g LEFT JOIN gpu_suspects s USING (gpu_uuid)"
+        " LEFT JOIN gpu_assignments a ON a.machine_id = g.machine_id AND a.slot = g.slot"
+        "   AND upper_inf(a.during)"
+        " WHERE g.machine_id = %s ORDER BY g.slot",
+        [machine_id],
+    )
+    return [_view(GpuView, row) for row in rows]
 
 
 def verification(connection: Connection, machine_id: int) -> VerificationView:

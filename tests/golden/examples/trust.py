@@ -87,6 +87,7 @@ TRUST: Final[tuple[e.AnyFact, ...]] = (
         recorded_at=T,
     ),
     e.GpuSuspected(machine_id=4001, gpu_uuid="GPU-a", reason="xid 63", suspected_at=T),
+    e.GpuRestored(machine_id=4001, gpu_uuid="GPU-a", reason="seen in the rack", restored_at=T),
     e.GpuCleared(machine_id=4001, gpu_uuid="GPU-a", slot=SLOT, cleared_at=T),
     e.MachineVerified(machine_id=4001, by="platform", reason="35 of 35 checks", verified_at=T),
     e.MachineDeverified(machine_id=4001, by="platform", reason="gpus: 3, not 4", deverified_at=T),
