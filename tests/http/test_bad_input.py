@@ -95,6 +95,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "results": [{"machine_id": 1, "result": "up"}],
     },
     "POST /v1/machines/{machine_id}/verification": {"verification": "verified", "reason": "seen"},
+    "POST /v1/machines/{machine_id}/gpus/{gpu_uuid}/restore": {"reason": "reseated"},
     "POST /v1/machines/{machine_id}/probes": {"up_mbps": 940},
     "PUT /v1/machines/{machine_id}/location": {"country": "SE"},
     "POST /v1/hosts/{host_id}/certifications": {
@@ -281,6 +282,7 @@ class Refuses:
             "finding_id": 1,
             "event": "evt-1",
             "ledger_account": "bank",
+            "gpu_uuid": f"GPU-{self.machine}-0",
         }
         return template.format(**names)
 
