@@ -56,6 +56,14 @@ def enrol(
     token: Annotated[str, Parameter(help="The one-time token that the machine's owner made.")],
     state: State = None,
     simulated_gpus: Simulated = None,
+    gpus_only: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Tell of the GPUs and not of the computer around them, to try the agent with GPUs"
+            " from a stub (`make fake-gpu`) on a computer that is smaller than it plays.",
+        ),
+    ] = False,
     json: AsJson = False,
 ) -> int:
     """Make this machine's key and present it with the token; done once.
@@ -68,7 +76,7 @@ def enrol(
     if simulated_gpus is None:
         from adapters.hostagent.acting.machine_senses import take_stock
 
-        stock = take_stock()
+        stock = take_stock(gpus_only=gpus_only)
         uuids = [one.uuid for one in stock.gpus]
     else:
         uuids = [f"GPU-{secrets.token_hex(8)}" for _ in range(simulated_gpus)]
@@ -79,7 +87,12 @@ def enrol(
         )
         raise RejectedError("no_gpus", message)
     done = _home(state).enrol(
-        server.rstrip("/"), token, uuids, stock, simulated=simulated_gpus is not None
+        server.rstrip("/"),
+        token,
+        uuids,
+        stock,
+        simulated=simulated_gpus is not None,
+        gpus_only=gpus_only,
     )
     if json:
         print_json({"machine": done.machine, "key_id": done.key_id, "gpu_uuids": done.gpu_uuids})

@@ -26,19 +26,19 @@ def main() -> int:
     url, token, gpus, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     home = AgentHome(folder)
-    sensing = None
     if "FAKE_NVML_CONTROL" in os.environ:
         # The binding of NVML is an extra (`gpuledger[agent]`).
-        from adapters.demo.gpus import inventory_of_gpus, senses_of_gpus  # noqa: PLC0415
+        from adapters.hostagent.acting.machine_senses import take_stock  # noqa: PLC0415
 
-        stock, sensing = inventory_of_gpus(), senses_of_gpus
-        home.enrol(url, token, [one.uuid for one in stock.gpus], stock)
+        # One computer plays three machines: its own processors and memory are not theirs.
+        stock = take_stock(gpus_only=True)
+        home.enrol(url, token, [one.uuid for one in stock.gpus], stock, gpus_only=True)
     else:
         uuids = [f"GPU-{secrets.token_hex(8)}" for _ in range(gpus)]
         home.enrol(url, token, uuids, None, simulated=True)
     try:
         options = Options(runtime="process", report_seconds=1, metrics_port=None)
-        return run(home, options, sensing)
+        return run(home, options)
     finally:
         # An agent leaves its instances running; nobody comes back to these.
         runtime = ProcessRuntime(home.instances)

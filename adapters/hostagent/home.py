@@ -28,6 +28,8 @@ class Enrolled(msgspec.Struct, frozen=True, kw_only=True):
     gpu_uuids: list[str]
     simulated: bool = False
     """Its GPUs are names only."""
+    gpus_only: bool = False
+    """It tells of its GPUs, and nothing of the computer around them."""
 
 
 class AgentHome:
@@ -78,6 +80,7 @@ class AgentHome:
         inventory: Inventory | None,
         *,
         simulated: bool = False,
+        gpus_only: bool = False,
     ) -> Enrolled:
         """Present this machine's key with the one-time *token*, and keep what it became.
 
@@ -102,6 +105,7 @@ class AgentHome:
             key_id=identity.key_id,
             gpu_uuids=list(gpu_uuids),
             simulated=simulated,
+            gpus_only=gpus_only,
         )
         new = self.enrolled_file.with_suffix(".new")
         with new.open("wb") as file:

@@ -55,17 +55,12 @@ class Options(NamedTuple):
     """The Python whose framework computes for the platform's checks."""
 
 
-def run(
-    home: AgentHome,
-    options: Options,
-    sensing: Callable[[SqliteSpool, Enrolled], Senses] | None = None,
-) -> int:
+def run(home: AgentHome, options: Options) -> int:
     """Run the agent in *home* until SIGINT or SIGTERM; returns the exit code.
 
     Args:
         home: Its folder.
         options: How it is run.
-        sensing: Makes the sensing half; null: that of this machine, as it was enrolled.
 
     Raises:
         NotFoundError: `not_enrolled`.
@@ -78,7 +73,7 @@ def run(
         spool = SqliteSpool(home.spool_file, enrolled.machine)
         try:
             runtime = make_runtime(home, options)
-            senses = (sensing or make_senses)(spool, enrolled)
+            senses = make_senses(spool, enrolled)
             _work(home, enrolled, identity, spool, runtime, senses, options)
         finally:
             spool.close()
@@ -108,7 +103,10 @@ def make_senses(spool: SqliteSpool, enrolled: Enrolled) -> Senses:
     from adapters.hostagent.acting.machine_senses import MachineSenses  # noqa: PLC0415
 
     return MachineSenses(
-        enrolled.gpu_uuids, state=spool.load("senses"), sealed_until=spool.sealed_until
+        enrolled.gpu_uuids,
+        state=spool.load("senses"),
+        sealed_until=spool.sealed_until,
+        gpus_only=enrolled.gpus_only,
     )
 
 

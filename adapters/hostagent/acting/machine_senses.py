@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
+from adapters.hostagent.collector.protocol import GpuIdentity, Versions
 from adapters.hostagent.collector.supervisor import NvmlCollector
 from adapters.hostagent.kernel_gpus import gpus as kernel_gpus
 from adapters.hostagent.sensing.inventory import take_inventory
@@ -27,15 +28,18 @@ class MachineSenses(Senses):
         *,
         state: bytes | None,
         sealed_until: int,
-        stock: Callable[..., Inventory] = take_inventory,
+        gpus_only: bool = False,
     ) -> None:
-        """Go on from what was last committed, on a machine with the GPUs *registered*."""
+        """Go on from what was last committed, on a machine with the GPUs *registered*.
+
+        With *gpus_only* nothing is told of the computer around them.
+        """
         super().__init__(
             NvmlCollector(registered),
             state=state,
             sealed_until=sealed_until,
             kernel_log=KernelLog(),
-            stock=stock,
+            stock=_gpus_alone if gpus_only else take_inventory,
         )
         self._metrics = registry(self)
 
@@ -59,7 +63,7 @@ class MachineSenses(Senses):
         self.collector.acquire()
 
 
-def take_stock() -> Inventory:
+def take_stock(*, gpus_only: bool = False) -> Inventory:
     """What the machine is made of, asked once; its GPUs are empty where no driver answers."""
     collector = NvmlCollector()
     collector.start()
@@ -69,6 +73,12 @@ def take_stock() -> Inventory:
             if collector.status().state == "down" and not kernel_gpus():
                 break
             time.sleep(_POLL_SECONDS)
-        return take_inventory(collector.identities(), collector.versions())
+        look = _gpus_alone if gpus_only else take_inventory
+        return look(collector.identities(), collector.versions())
     finally:
         collector.stop()
+
+
+def _gpus_alone(gpus: Sequence[GpuIdentity], versions: Versions | None, **_: Any) -> Inventory:
+    """For a computer that plays a machine it is not: its own processors and memory are left out."""
+    return Inventory(gpus=take_inventory(gpus, versions).gpus)
