@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
+from ledger.domain.challenge import is_proven
 from ledger.domain.checks import (
     ANSWER_SECONDS,
     CheckKind,
@@ -31,7 +32,7 @@ from ledger.domain.events import (
 from ledger.domain.ids import machine_stream
 from ledger.domain.reliability import excluded_slots, slot_of
 from ledger.domain.usage import CheckAnswer
-from ledger.services.ledger import Unit
+from ledger.services.ledger import Ledger, Unit
 from ledger.services.proofs import challenge_passed, record_benchmark
 from ledger.services.verification import review
 from ledger.store.database import Connection
@@ -136,6 +137,27 @@ def take_answers(unit: Unit, machine_id: int, answers: Sequence[CheckAnswer]) ->
             record_benchmark(unit, machine_id, answer.slot, answer.measures, scaling)
         elif kind == "challenge":
             challenge_passed(unit, machine_id, answer.slot)
+
+
+def prove_early(ledger: Ledger, machine_id: int, answers: Sequence[CheckAnswer]) -> None:
+    """Find out what proofs are worth that `take_answers` will ask for, before the log is locked.
+
+    Only of checks that are open: nobody else makes the server compute.
+    """
+    by_slot = {
+        one.slot: one for one in answers if one.result == "passed" and "rows" in one.measures
+    }
+    if not by_slot:
+        return
+    with ledger.reading() as connection:
+        open_challenges = connection.execute(
+            "SELECT slot, nonce, gpus FROM checks JOIN machines USING (machine_id)"
+            " WHERE machine_id = %s AND slot = ANY(%s) AND kind = 'challenge'"
+            " AND judged_at IS NULL AND at <= %s AND deadline >= %s",
+            [machine_id, list(by_slot), ledger.clock(), ledger.clock()],
+        ).fetchall()
+    for slot, nonce, gpus in open_challenges:
+        is_proven(nonce, gpus, by_slot[slot].measures)
 
 
 def judge_overdue(unit: Unit) -> bool:

@@ -34,7 +34,7 @@ from ledger.domain.usage import (
     decode_header,
     decode_report,
 )
-from ledger.services.checks import HandedOut
+from ledger.services.checks import HandedOut, prove_early
 from ledger.services.container_logs import newest_requests
 from ledger.services.desired import DesiredStates, DesiredWatch, with_specs
 from ledger.services.ledger import Ledger, Unit
@@ -171,6 +171,8 @@ class UsageService:
             report = decode_report(body)
         except ReportFault as found:
             fault = found
+        if report is not None and report.answers:
+            prove_early(self._ledger, report.machine, report.answers)
         return Candidate(
             machine=header.machine,
             epoch=header.epoch,

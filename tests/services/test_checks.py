@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ledger.domain import challenge
 from ledger.domain.checks import ANSWER_SECONDS, RENTERS_FAULT
 from ledger.domain.events import CheckIssued, CheckJudged, CheckReclassified, GpuHealthChanged
 from ledger.domain.ids import machine_stream
@@ -570,6 +571,32 @@ def test_a_challenge_brings_a_lost_gpu_back(market: Market) -> None:
     second = issue(market, machine, "challenge")
     report(market, machine, answers=[answer(second, **proven(second.nonce, gpus=2))])
     assert market.status(market.rent(alice, machine)) == "loading"
+
+
+def test_a_proof_is_found_out_before_the_log_is_locked(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And only for a check that is open: nobody else makes the server compute."""
+    machine = market.machine()
+    check = issue(market, machine, "challenge")
+    held: list[bool] = []
+
+    def computed(*arguments: Any) -> list[bytes]:
+        row = market.connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        ).fetchone()
+        assert row is not None
+        held.append(row[0] > 0)
+        return compute(*arguments)
+
+    compute = challenge._computed
+    monkeypatch.setattr(challenge, "_computed", computed)
+    said = proven(check.nonce)
+    report(market, machine, answers=[answer(check, **said)])
+    assert (held, last(market, machine).result) == ([False], "passed")
+    market.clock.move_to(START + 2)
+    report(market, machine, answers=[answer(check, **{**said, "root.0": "00" * 32})])
+    assert held == [False]
 
 
 def test_an_idle_machine_with_a_bad_gpu_is_challenged(market: Market) -> None:
