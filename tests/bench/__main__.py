@@ -31,7 +31,7 @@ from ledger.projections.runner import UsageRunner
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.log import read_page
-from tests.bench import agent, books, documents, market, reliability
+from tests.bench import agent, books, challenges, documents, market, reliability
 from tests.bench.load import drive
 from tests.bench.prepare import Fleet, request
 from tests.bench.row import Row
@@ -75,11 +75,12 @@ def main() -> int:
 
 
 def the_market() -> list[Row]:
-    """Searches, auctions and ratings."""
+    """Searches, auctions, ratings and challenges."""
     with home() as folder:
         found = market.searches(folder, 300 if QUICK else 3_000)
     auction = market.allocation(100 if QUICK else 500)
-    return [found, auction, *reliability.rows(quick=QUICK)]
+    judged = challenges.row(quick=QUICK)
+    return [found, auction, *reliability.rows(quick=QUICK), judged]
 
 
 def the_books() -> list[Row]:
