@@ -27,7 +27,7 @@ import structlog
 
 from adapters.mail.settings import configured as configured_mail
 from ledger.errors import RejectedError
-from ledger.services import accounts
+from ledger.services import accounts, api_keys
 from ledger.services.ledger import Ledger
 from ledger.services.listings import open_missing_offers
 from ledger.services.webhooks import configured_reach
@@ -374,7 +374,7 @@ def _print_first_key(ledger: Ledger) -> None:
     if known is not None:
         return
     with ledger.unit() as unit:
-        key = accounts.create_key(unit, accounts.ensure_account(unit, "admin"), "admin")
+        key = api_keys.create_key(unit, accounts.ensure_account(unit, "admin"), "admin")
     sys.stdout.write(f"admin key (shown once, keep it): {key}\n")
     sys.stdout.flush()
 

@@ -22,7 +22,7 @@ from ledger.domain.events import (
 from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT
 from ledger.domain.payment import TOP_UP_PREFIX
-from ledger.services import accounts, tax_invoices, top_up
+from ledger.services import deposits, tax_invoices, top_up
 from ledger.services.ledger import Unit
 from ledger.services.payments import returns
 from ledger.services.payments.gateway import (
@@ -119,7 +119,7 @@ def finish_payment(unit: Unit, payment_id: str, outcome: Outcome, cents: int | N
         case Settled() if status != "settled":
             gross = credit + tax if cents is None else cents * NANOS_PER_CENT
             came = tax_invoices.split_gross(unit.connection, account_id, gross)
-            accounts.deposit(unit, account_id, came.net, payment_id, source=method, tax=came.tax)
+            deposits.deposit(unit, account_id, came.net, payment_id, source=method, tax=came.tax)
             settled = PaymentSettled(
                 account_id=account_id,
                 payment_id=payment_id,
