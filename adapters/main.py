@@ -150,8 +150,9 @@ def _start_webhooks(ledger: Ledger, stop: threading.Event) -> threading.Thread:
     Raises:
         RejectedError: `invalid_setting`.
     """
-    from adapters.jobs import WEBHOOKS_LOCK, Leadership
+    from adapters.jobs import WEBHOOKS_LOCK
     from adapters.webhooks.sender import run_webhooks
+    from ledger.services.leadership import Leadership
 
     leadership = Leadership(ledger, WEBHOOKS_LOCK)
     args = [ledger, leadership, stop, configured_reach()]
@@ -198,9 +199,10 @@ def _start_mail(ledger: Ledger, stop: threading.Event) -> threading.Thread | Non
         RejectedError: `invalid_setting`.
     """
     from adapters.documents.attachments import attachments_from
-    from adapters.jobs import MAIL_LOCK, Leadership
+    from adapters.jobs import MAIL_LOCK
     from adapters.mail.sender import run_mail
     from adapters.mail.smtp import SmtpClient
+    from ledger.services.leadership import Leadership
 
     settings = configured_mail()
     if settings is None:

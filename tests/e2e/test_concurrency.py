@@ -11,11 +11,12 @@ from functools import partial
 import pytest
 from psycopg import errors
 
-from adapters.jobs import JOBS_LOCK, Leadership
+from adapters.jobs import JOBS_LOCK
 from ledger.errors import CorruptHistoryError, LedgerError
 from ledger.projections.runner import UsageRunner
 from ledger.services import deposits, holds, transfers
 from ledger.services.credit import read_credit
+from ledger.services.leadership import Leadership
 from ledger.services.ledger import Unit
 from tests.e2e.serving import ROOT, wait_for
 from tests.support.market import DOLLAR, START, Market

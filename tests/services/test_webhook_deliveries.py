@@ -14,7 +14,8 @@ import pytest
 from ledger.domain.webhooks import TRIES
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import erasure, rentals, webhooks
-from ledger.services.webhooks.queue import KEEP_SECONDS, LEASE_SECONDS
+from ledger.services.news import KEEP_SECONDS
+from ledger.services.webhooks.queue import LEASE_SECONDS
 from tests.support.market import DOLLAR, START, Market
 from tests.support.webhooks import (
     claim,
