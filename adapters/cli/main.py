@@ -19,14 +19,17 @@ from adapters.cli import (
     agent,
     books,
     calc,
+    documents,
     grants,
     keys,
+    money,
     offers,
     payments,
     questions,
     reconciling,
     running,
     supervising,
+    usage,
 )
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
@@ -132,19 +135,19 @@ for question in (
     questions.instances,
     questions.volumes,
     questions.templates,
-    questions.ticks,
-    questions.charges,
-    questions.anomalies,
-    questions.explain,
-    questions.invoice,
-    questions.balance,
+    usage.ticks,
+    usage.charges,
+    usage.anomalies,
+    usage.explain,
+    documents.invoice,
+    money.balance,
     grants.grants,
-    questions.transfers,
+    money.transfers,
     questions.events,
     questions.policy,
 ):
     app.command(question, group=_ASK)
-app.command(questions.trial_balance, name="trial-balance", group=_ASK)
+app.command(money.trial_balance, name="trial-balance", group=_ASK)
 app.command(payments_app)
 app.command(books_app)
 app.command(findings_app)
