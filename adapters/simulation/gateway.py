@@ -29,6 +29,7 @@ from ledger.services.payments.gateway import (
     Standing,
     Subject,
     TransferOrder,
+    outcome_of,
 )
 
 SIGNATURE: Final = "memory"
@@ -166,13 +167,7 @@ class MemoryGateway(Processor, PaymentGateway):
             )
             self._books.accounts[order.payout_account].cents -= order.cents
         payout = self._books.bank_payouts[self._done[key]]
-        match payout.status:
-            case "settled":
-                return Settled(payout.name)
-            case "pending":
-                return Pending(payout.name)
-            case "failed":
-                return Declined("bank_refused")
+        return outcome_of(payout.status, payout.name, "bank_refused")
 
     @override
     def reverse(self, order: ReversalOrder) -> Outcome:

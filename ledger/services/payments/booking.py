@@ -34,10 +34,10 @@ from ledger.services.payments.gateway import (
     Outcome,
     PaymentSeen,
     PayoutAccountSeen,
-    Pending,
     RefundSeen,
     Seen,
     Settled,
+    outcome_of,
 )
 from ledger.services.payouts import paying
 
@@ -146,13 +146,7 @@ def book_payment(unit: Unit, seen: PaymentSeen) -> bool:
     """Book a payment as it is now."""
     if seen.reference is None:
         return False
-    match seen.status:
-        case "settled":
-            outcome: Outcome = Settled(seen.payment)
-        case "failed":
-            outcome = Declined(seen.reason or "payment_failed")
-        case "pending":
-            outcome = Pending(seen.payment)
+    outcome = outcome_of(seen.status, seen.payment, seen.reason or "payment_failed")
     return finish_payment(unit, seen.reference, outcome, seen.cents)
 
 

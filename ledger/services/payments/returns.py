@@ -29,10 +29,10 @@ from ledger.services.payments.gateway import (
     ChargebackSeen,
     Declined,
     Outcome,
-    Pending,
     RefundOrder,
     RefundSeen,
     Settled,
+    outcome_of,
 )
 from ledger.services.tax_invoices import Cause, TaxInvoice, divide, follow
 from ledger.store.database import Connection
@@ -261,7 +261,7 @@ def finish_refund(unit: Unit, refund_id: str, outcome: Outcome) -> None:
 
 def book_refund(unit: Unit, seen: RefundSeen) -> bool:
     """Book a refund as the processor has it; False where it belongs to no payment of ours."""
-    outcome = _outcome(seen)
+    outcome = outcome_of(seen.status, seen.refund, seen.reason or "refund_failed")
     row = unit.connection.execute(
         "SELECT refund_id FROM refunds WHERE refund_id = %s OR refund = %s OR refund_id = %s",
         [seen.reference, seen.refund, seen.refund],
@@ -279,16 +279,6 @@ def book_refund(unit: Unit, seen: RefundSeen) -> bool:
         _begin(unit, paid, seen.refund, "processor", paid.part(seen.cents * NANOS_PER_CENT))
         finish_refund(unit, seen.refund, outcome)
     return True
-
-
-def _outcome(seen: RefundSeen) -> Outcome:
-    match seen.status:
-        case "settled":
-            return Settled(seen.refund)
-        case "failed":
-            return Declined(seen.reason or "refund_failed")
-        case "pending":
-            return Pending(seen.refund)
 
 
 # --- chargebacks ---------------------------------------------------------------------------------
