@@ -8,7 +8,7 @@ means the same for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import stripe
 import structlog
@@ -105,6 +105,18 @@ def was_replayed(found: Any) -> bool:
     return any(name.lower() == "idempotent-replayed" for name in headers)
 
 
+class Ordered(Protocol):
+    """What orders have in common."""
+
+    @property
+    def key(self) -> str:
+        """Our id of it."""
+
+    @property
+    def ordered_at(self) -> int:
+        """When it was ordered."""
+
+
 class Orders:
     """How the orders of one ledger are told from others, and each from its own repetition."""
 
@@ -131,6 +143,29 @@ class Orders:
         if self._clock() < ordered_at + REMEMBERED_SECONDS:
             return None
         return mine(listed(ask), self._ledger, key)
+
+    def made(
+        self,
+        order: Ordered,
+        ask: Callable[[], Any],
+        create: Callable[[], Any],
+        retrieve: Callable[[str], Any] | None = None,
+    ) -> Any:
+        """The object of an order: made by an earlier try, or now.
+
+        Where Stripe only repeats the answer of an earlier try, the object may have changed since
+        and is looked at again by *retrieve*; without it, it never changes.
+
+        Raises:
+            Refused: Stripe does not make it.
+        """
+        found = self.earlier(order.ordered_at, ask, order.key)
+        if found is not None:
+            return found
+        new = calling(create)
+        if retrieve is not None and was_replayed(new):
+            return required(lambda: retrieve(new.id))
+        return new
 
 
 def listed(ask: Callable[[], Any]) -> Iterator[Any]:

@@ -80,29 +80,26 @@ class StripeGateway(PaymentGateway):
     @override
     def charge(self, order: Order) -> Outcome:
         """A payment intent that is confirmed at once, without the payer."""
-        earlier = self._orders.earlier(order.ordered_at, lambda: self._intents(order), order.key)
-        if earlier is not None:
-            return reading.charged(earlier, self._name)
+        params: Any = {
+            "amount": order.cents,
+            "currency": reading.CURRENCY,
+            "customer": order.customer,
+            "payment_method": order.reference,
+            "allowed_payment_method_types": ["card"],
+            "confirm": True,
+            "off_session": True,
+            "metadata": self._orders.metadata(order.key, order.account_id),
+        }
+        intents = self._client.payment_intents
         try:
-            intent = calling(
-                lambda: self._client.payment_intents.create(
-                    {
-                        "amount": order.cents,
-                        "currency": reading.CURRENCY,
-                        "customer": order.customer,
-                        "payment_method": order.reference,
-                        "allowed_payment_method_types": ["card"],
-                        "confirm": True,
-                        "off_session": True,
-                        "metadata": self._orders.metadata(order.key, order.account_id),
-                    },
-                    self._orders.once(order.key),
-                )
+            intent = self._orders.made(
+                order,
+                lambda: self._intents(order),
+                lambda: intents.create(params, self._orders.once(order.key)),
+                intents.retrieve,
             )
         except Refused as refused:
             return refused.outcome
-        if was_replayed(intent):
-            intent = calling(lambda: self._client.payment_intents.retrieve(intent.id))
         return reading.charged(intent, self._name)
 
     @override
@@ -187,27 +184,22 @@ class StripeGateway(PaymentGateway):
     @override
     def refund(self, order: RefundOrder) -> Outcome:
         """A refund of a payment intent."""
-        found = self._orders.earlier(order.ordered_at, lambda: self._refunds(order), order.key)
-        if found is None:
-            try:
-                found = calling(
-                    lambda: self._client.refunds.create(
-                        {
-                            "payment_intent": order.payment,
-                            "amount": order.cents,
-                            "metadata": self._orders.metadata(order.key),
-                        },
-                        self._orders.once(f"refund/{order.key}"),
-                    )
-                )
-            except Refused as refused:
-                return later(refused)
-            if was_replayed(found):
-                found = calling(partial(self._client.refunds.retrieve, found.id))
+        refunds = self._client.refunds
+        params: Any = {
+            "payment_intent": order.payment,
+            "amount": order.cents,
+            "metadata": self._orders.metadata(order.key),
+        }
+        try:
+            found = self._orders.made(
+                order,
+                lambda: refunds.list({"payment_intent": order.payment, "limit": PAGE}),
+                lambda: refunds.create(params, self._orders.once(f"refund/{order.key}")),
+                refunds.retrieve,
+            )
+        except Refused as refused:
+            return later(refused)
         return reading.refunded(found)
-
-    def _refunds(self, order: RefundOrder) -> Any:
-        return self._client.refunds.list({"payment_intent": order.payment, "limit": PAGE})
 
     # --- money out -------------------------------------------------------------------------------
 
@@ -257,78 +249,59 @@ class StripeGateway(PaymentGateway):
     def transfer(self, order: TransferOrder) -> Outcome:
         """A transfer to a connected account."""
         group = f"{self._name}-{order.key}"
-        found = self._orders.earlier(
-            order.ordered_at,
-            lambda: self._client.transfers.list({"transfer_group": group, "limit": PAGE}),
-            order.key,
-        )
-        if found is not None:
-            return Settled(found.id)
+        params: Any = {
+            "amount": order.cents,
+            "currency": reading.CURRENCY,
+            "destination": order.payout_account,
+            "transfer_group": group,
+            "metadata": self._orders.metadata(order.key),
+        }
+        transfers = self._client.transfers
         try:
-            made = calling(
-                lambda: self._client.transfers.create(
-                    {
-                        "amount": order.cents,
-                        "currency": reading.CURRENCY,
-                        "destination": order.payout_account,
-                        "transfer_group": group,
-                        "metadata": self._orders.metadata(order.key),
-                    },
-                    self._orders.once(f"transfer/{order.key}"),
-                )
+            found = self._orders.made(
+                order,
+                lambda: transfers.list({"transfer_group": group, "limit": PAGE}),
+                lambda: transfers.create(params, self._orders.once(f"transfer/{order.key}")),
             )
         except Refused as refused:
             return later(refused)
-        return Settled(made.id)
+        return Settled(found.id)
 
     @override
     def pay_bank(self, order: BankOrder) -> Outcome:
         """A payout of a connected account."""
         owner: Any = {"stripe_account": order.payout_account}
-        found = self._orders.earlier(
-            order.ordered_at,
-            lambda: self._client.payouts.list(self._orders.since(order.ordered_at), owner),
-            order.key,
-        )
-        if found is None:
-            try:
-                found = calling(
-                    lambda: self._client.payouts.create(
-                        {
-                            "amount": order.cents,
-                            "currency": reading.CURRENCY,
-                            "metadata": self._orders.metadata(order.key),
-                        },
-                        self._orders.once(f"bank/{order.key}", stripe_account=order.payout_account),
-                    )
-                )
-            except Refused as refused:
-                return later(refused)
-            if was_replayed(found):
-                found = calling(partial(self._client.payouts.retrieve, found.id, None, owner))
+        params: Any = {
+            "amount": order.cents,
+            "currency": reading.CURRENCY,
+            "metadata": self._orders.metadata(order.key),
+        }
+        payouts, once = self._client.payouts, self._orders.once(f"bank/{order.key}", **owner)
+        try:
+            found = self._orders.made(
+                order,
+                lambda: payouts.list(self._orders.since(order.ordered_at), owner),
+                lambda: payouts.create(params, once),
+                lambda name: payouts.retrieve(name, None, owner),
+            )
+        except Refused as refused:
+            return later(refused)
         return reading.sent(found)
 
     @override
     def reverse(self, order: ReversalOrder) -> Outcome:
         """A reversal of a transfer."""
-        found = self._orders.earlier(
-            order.ordered_at,
-            lambda: self._client.transfers.reversals.list(order.transfer, {"limit": PAGE}),
-            order.key,
-        )
-        if found is not None:
-            return Settled(found.id)
+        params: Any = {"amount": order.cents, "metadata": self._orders.metadata(order.key)}
+        reversals, once = self._client.transfers.reversals, f"reversal/{order.key}"
         try:
-            made = calling(
-                lambda: self._client.transfers.reversals.create(
-                    order.transfer,
-                    {"amount": order.cents, "metadata": self._orders.metadata(order.key)},
-                    self._orders.once(f"reversal/{order.key}"),
-                )
+            found = self._orders.made(
+                order,
+                lambda: reversals.list(order.transfer, {"limit": PAGE}),
+                lambda: reversals.create(order.transfer, params, self._orders.once(once)),
             )
         except Refused as refused:
             return later(refused)
-        return Settled(made.id)
+        return Settled(found.id)
 
     # --- what is there ---------------------------------------------------------------------------
 

@@ -186,13 +186,7 @@ def revoke_key(unit: Unit, account_id: int, key_id: str) -> None:
     Raises:
         NotFoundError: `no_such_key`.
     """
-    row = unit.connection.execute(
-        "SELECT revoked_at FROM api_keys WHERE key_id = %s AND account_id = %s",
-        [key_id, account_id],
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_key", f"there is no key {key_id!r}")
-    if row[0] is None:
+    if require_key(unit.connection, account_id, key_id).revoked_at is None:
         unit.append(
             account_stream(account_id),
             ApiKeyRevoked(key_id=key_id, account_id=account_id, revoked_at=unit.now),
