@@ -20,10 +20,11 @@ from ledger.errors import LedgerError
 from ledger.projections.runner import UsageRunner, wait_for_events
 from ledger.services import policies, reconciliation
 from ledger.services.check_timer import keep_slots
+from ledger.services.leadership import Leadership
 from ledger.services.ledger import Ledger
 from ledger.services.payments.gateway import PaymentGateway
 from ledger.services.reconciliation import ProcessorComparison
-from ledger.store.database import Connection, translating
+from ledger.store.database import translating
 from ledger.store.log import ensure_partitions
 
 PROJECTIONS_LOCK: Final = 7_415_003
@@ -41,41 +42,6 @@ _DATABASE_SECONDS: Final = 0.5
 _DATABASE_RETRY_SECONDS: Final = 5.0
 
 log = structlog.get_logger("gpuledger")
-
-
-class Leadership:
-    """A connection that holds an advisory lock for as long as it lives."""
-
-    def __init__(self, ledger: Ledger, lock: int) -> None:
-        """Want the lock; `held` says whether this process has it."""
-        self._ledger = ledger
-        self._lock = lock
-        self._connection: Connection | None = None
-
-    def held(self) -> bool:
-        """True when this process is the leader now; tries to become it otherwise."""
-        if self._connection is not None:
-            try:
-                with translating():
-                    self._connection.execute("SELECT 1")
-            except LedgerError:
-                self.release()
-            else:
-                return True
-        connection = self._ledger.database.connect(autocommit=True)
-        with translating():
-            row = connection.execute("SELECT pg_try_advisory_lock(%s)", [self._lock]).fetchone()
-        if row is None or not row[0]:
-            connection.close()
-            return False
-        self._connection = connection
-        return True
-
-    def release(self) -> None:
-        """Let another process lead."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def run_projections(ledger: Ledger, stop: threading.Event) -> None:

@@ -27,7 +27,7 @@ import structlog
 
 from adapters.mail.settings import configured as configured_mail
 from ledger.errors import RejectedError
-from ledger.services import accounts
+from ledger.services import accounts, api_keys
 from ledger.services.ledger import Ledger
 from ledger.services.listings import open_missing_offers
 from ledger.services.webhooks import configured_reach
@@ -150,8 +150,9 @@ def _start_webhooks(ledger: Ledger, stop: threading.Event) -> threading.Thread:
     Raises:
         RejectedError: `invalid_setting`.
     """
-    from adapters.jobs import WEBHOOKS_LOCK, Leadership
+    from adapters.jobs import WEBHOOKS_LOCK
     from adapters.webhooks.sender import run_webhooks
+    from ledger.services.leadership import Leadership
 
     leadership = Leadership(ledger, WEBHOOKS_LOCK)
     args = [ledger, leadership, stop, configured_reach()]
@@ -198,9 +199,10 @@ def _start_mail(ledger: Ledger, stop: threading.Event) -> threading.Thread | Non
         RejectedError: `invalid_setting`.
     """
     from adapters.documents.attachments import attachments_from
-    from adapters.jobs import MAIL_LOCK, Leadership
+    from adapters.jobs import MAIL_LOCK
     from adapters.mail.sender import run_mail
     from adapters.mail.smtp import SmtpClient
+    from ledger.services.leadership import Leadership
 
     settings = configured_mail()
     if settings is None:
@@ -374,7 +376,7 @@ def _print_first_key(ledger: Ledger) -> None:
     if known is not None:
         return
     with ledger.unit() as unit:
-        key = accounts.create_key(unit, accounts.ensure_account(unit, "admin"), "admin")
+        key = api_keys.create_key(unit, accounts.ensure_account(unit, "admin"), "admin")
     sys.stdout.write(f"admin key (shown once, keep it): {key}\n")
     sys.stdout.flush()
 

@@ -12,6 +12,9 @@ from cyclopts import Parameter
 from adapters.cli.options import AfterKey, AsJson, Home, Instant, Limit, instant, reading
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.services.questions.balances import TrialBalanceRow
     from ledger.services.questions.books import Statement
 
 AsOf = Annotated[
@@ -77,17 +80,23 @@ def trial_balance(*, as_of: AsOf = None, home: Home = None, json: AsJson = False
 
     Example: gpuledger books trial-balance --as-of 2026-03-31T23:59:59Z
     """
-    from adapters.cli.output import print_rows
-    from ledger.domain.money import format_dollars
     from ledger.services.questions import books as ask
 
     second = instant(as_of, "--as-of")
     with reading(home) as (_, connection):
         found = ask.trial_balance_at(connection, ask.FOREVER if second is None else second)
+    return print_trial_balance(found, as_json=json)
+
+
+def print_trial_balance(found: Sequence[TrialBalanceRow], *, as_json: bool) -> int:
+    """Print it; returns the exit code, 0 where debits are credits."""
+    from adapters.cli.output import print_rows
+    from ledger.domain.money import format_dollars
+
     columns = ["ledger_account", "debit", "credit"]
-    print_rows(found, columns, as_json=json, title="trial balance", empty="nothing was posted")
+    print_rows(found, columns, as_json=as_json, title="trial balance", empty="nothing was posted")
     difference = sum(row.debit - row.credit for row in found)
-    if not json:
+    if not as_json:
         sys.stdout.write(f"difference {format_dollars(difference)}\n")
     return 0 if difference == 0 else 1
 

@@ -29,7 +29,7 @@ def create(
     """
     from adapters.cli.output import print_json
     from ledger.domain.ids import rfc3339
-    from ledger.services import accounts as use_cases
+    from ledger.services import api_keys as use_cases
 
     expires_at = instant(expires, "--expires")
     with opened(home, create=True) as ledger:
@@ -85,7 +85,7 @@ def revoke(
 
     Example: gpuledger keys revoke alice 5532fdd278ee16eb
     """
-    from ledger.services import accounts as use_cases
+    from ledger.services import api_keys as use_cases
     from ledger.services.questions import accounts as ask
 
     with opened(home) as ledger, ledger.unit() as unit:
@@ -108,7 +108,7 @@ def deposit(
     """
     from adapters.cli.output import print_json
     from ledger.domain.money import format_dollars, parse_amount
-    from ledger.services import accounts as use_cases
+    from ledger.services import deposits as use_cases
     from ledger.services.questions import accounts as ask
 
     nanos = parse_amount(amount)

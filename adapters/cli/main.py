@@ -19,8 +19,10 @@ from adapters.cli import (
     agent,
     books,
     calc,
+    documents,
     grants,
     keys,
+    money,
     offers,
     payments,
     questions,
@@ -28,6 +30,7 @@ from adapters.cli import (
     running,
     supervising,
     timelines,
+    usage,
 )
 from ledger.errors import CorruptHistoryError, LedgerError, RejectedError
 
@@ -140,19 +143,19 @@ for question in (
     questions.instances,
     questions.volumes,
     questions.templates,
-    questions.ticks,
-    questions.charges,
-    questions.anomalies,
-    questions.explain,
-    questions.invoice,
-    questions.balance,
+    usage.ticks,
+    usage.charges,
+    usage.anomalies,
+    usage.explain,
+    documents.invoice,
+    money.balance,
     grants.grants,
-    questions.transfers,
+    money.transfers,
     questions.events,
     questions.policy,
 ):
     app.command(question, group=_ASK)
-app.command(questions.trial_balance, name="trial-balance", group=_ASK)
+app.command(money.trial_balance, name="trial-balance", group=_ASK)
 app.command(payments_app)
 app.command(books_app)
 app.command(timeline_app)

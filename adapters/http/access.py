@@ -18,7 +18,7 @@ from litestar.datastructures import State
 from adapters.http.scopes import Endpoint
 from ledger.errors import LedgerError
 from ledger.services.access_log import Entry, prune, write
-from ledger.services.accounts import Principal
+from ledger.services.api_keys import Principal
 from ledger.services.ledger import Ledger
 
 CALLED: Final = "gpuledger_called"

@@ -20,7 +20,7 @@ from adapters.http.scopes import endpoint_of, require_permission
 from ledger.domain.events import Role
 from ledger.domain.machine_call import SCHEME, read_credential
 from ledger.errors import AuthError, ForbiddenError, NotFoundError, RejectedError
-from ledger.services.accounts import Principal, authenticate, note_use
+from ledger.services.api_keys import Principal, authenticate, note_use
 from ledger.services.ledger import Ledger, Unit
 from ledger.services.machine_calls import authenticate_machine
 from ledger.store.database import Connection

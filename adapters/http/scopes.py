@@ -17,7 +17,7 @@ from litestar.datastructures import State
 from ledger.domain.events import Scope
 from ledger.domain.permissions import fields_of, permits
 from ledger.errors import ForbiddenError
-from ledger.services.accounts import Principal
+from ledger.services.api_keys import Principal
 
 
 class Subject(NamedTuple):

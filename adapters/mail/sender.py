@@ -7,7 +7,7 @@ claims; the next leader sends them again, under the same Message-ID.
 from __future__ import annotations
 
 import threading
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -15,6 +15,7 @@ from adapters.mail.smtp import SmtpClient
 from ledger.domain.webhooks import event_id
 from ledger.errors import LedgerError
 from ledger.services import mail
+from ledger.services.leadership import Leader
 from ledger.services.ledger import Ledger
 from ledger.services.mail import Attachments, no_attachments
 from ledger.store.database import translating
@@ -26,16 +27,6 @@ _RETRY_SECONDS: Final = 5.0
 _TIDY_SECONDS: Final = 3_600
 
 log = structlog.get_logger("gpuledger")
-
-
-class Leader(Protocol):
-    """Says whether this process is the one that sends."""
-
-    def held(self) -> bool:
-        """True while it is."""
-
-    def release(self) -> None:
-        """Let another one be it."""
 
 
 class Sender:

@@ -1,4 +1,4 @@
-"""One call to Stripe: its key, its errors, and the search for what an earlier try left behind.
+"""Calls to Stripe: their keys, their errors, and the search for what an earlier try left behind.
 
 Stripe remembers an idempotency key for a day. An order that is older than `REMEMBERED_SECONDS` is
 looked for among Stripe's own objects first, by our id in their metadata, so the key of an order
@@ -7,14 +7,15 @@ means the same for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Protocol, TypeVar
 
 import stripe
 import structlog
 
 from ledger.errors import LedgerError, UnavailableError
-from ledger.services.payments.gateway import Declined
+from ledger.services.ledger import Clock
+from ledger.services.payments.gateway import Declined, Pending
 
 ID: Final = "gpuledger_id"
 LEDGER: Final = "gpuledger_ledger"
@@ -22,7 +23,13 @@ ACCOUNT: Final = "gpuledger_account"
 REMEMBERED_SECONDS: Final = 3_600
 """Far less than what Stripe promises, and far more than a retry takes."""
 TIMEOUT_SECONDS: Final = 20
+PAGE: Final = 100
+"""Objects of one page of a list."""
+_SKEW_SECONDS: Final = 600
+"""How far the two clocks may be apart when an earlier try is looked for."""
 _LOCKED: Final = "idempotency_key_in_use"
+_SHORT_OF_MONEY: Final = frozenset({"balance_insufficient", "insufficient_funds"})
+_GONE: Final = frozenset({"resource_missing", "account_invalid"})
 log = structlog.get_logger("gpuledger.payments")
 T = TypeVar("T")
 
@@ -96,3 +103,104 @@ def was_replayed(found: Any) -> bool:
     response = getattr(found, "last_response", None)
     headers = {} if response is None else response.headers
     return any(name.lower() == "idempotent-replayed" for name in headers)
+
+
+class Ordered(Protocol):
+    """What orders have in common."""
+
+    @property
+    def key(self) -> str:
+        """Our id of it."""
+
+    @property
+    def ordered_at(self) -> int:
+        """When it was ordered."""
+
+
+class Orders:
+    """How the orders of one ledger are told from others, and each from its own repetition."""
+
+    def __init__(self, ledger: str, clock: Clock) -> None:
+        """*ledger* is the name that tells it from others on the same Stripe account."""
+        self._ledger = ledger
+        self._clock = clock
+
+    def metadata(self, key: str, account_id: int | None = None) -> dict[str, str]:
+        """What an object that an order makes carries."""
+        metadata = {ID: key, LEDGER: self._ledger}
+        return metadata if account_id is None else {**metadata, ACCOUNT: str(account_id)}
+
+    def once(self, key: str, **more: str) -> Any:
+        """The options of a request that is carried out once."""
+        return {**more, "idempotency_key": f"{self._ledger}/{key}"}
+
+    def since(self, ordered_at: int, **more: str) -> Any:
+        """The parameters of a list that holds whatever an order of that second made."""
+        return {**more, "created": {"gte": max(ordered_at - _SKEW_SECONDS, 0)}, "limit": PAGE}
+
+    def earlier(self, ordered_at: int, ask: Callable[[], Any], key: str) -> Any | None:
+        """What an earlier try of an old order made; a young one is safe by its key."""
+        if self._clock() < ordered_at + REMEMBERED_SECONDS:
+            return None
+        return mine(listed(ask), self._ledger, key)
+
+    def made(
+        self,
+        order: Ordered,
+        ask: Callable[[], Any],
+        create: Callable[[], Any],
+        retrieve: Callable[[str], Any] | None = None,
+    ) -> Any:
+        """The object of an order: made by an earlier try, or now.
+
+        Where Stripe only repeats the answer of an earlier try, the object may have changed since
+        and is looked at again by *retrieve*; without it, it never changes.
+
+        Raises:
+            Refused: Stripe does not make it.
+        """
+        found = self.earlier(order.ordered_at, ask, order.key)
+        if found is not None:
+            return found
+        new = calling(create)
+        if retrieve is not None and was_replayed(new):
+            return required(lambda: retrieve(new.id))
+        return new
+
+
+def listed(ask: Callable[[], Any]) -> Iterator[Any]:
+    """Every object of a list, page after page."""
+    try:
+        following = iter(calling(ask).auto_paging_iter())
+        while (one := calling(lambda: next(following, None))) is not None:
+            yield one
+    except Refused as refused:
+        raise _broken(refused) from None
+
+
+def required(ask: Callable[[], Any]) -> Any:
+    """An answer without which there is nothing to go on with."""
+    try:
+        return calling(ask)
+    except Refused as refused:
+        raise _broken(refused) from None
+
+
+def retrieved(ask: Callable[[], Any]) -> Any | None:
+    """An object as it is now; none where it is gone."""
+    try:
+        return calling(ask)
+    except Refused as refused:
+        if refused.reason in _GONE:
+            return None
+        raise _broken(refused) from None
+
+
+def later(refused: Refused) -> Declined | Pending:
+    """A refusal; the platform's account may only be short of money until tomorrow."""
+    return Pending() if refused.reason in _SHORT_OF_MONEY else refused.outcome
+
+
+def _broken(refused: Refused) -> UnavailableError:
+    message = f"the payment processor refused a request that it should take: {refused.reason}"
+    return UnavailableError("gateway_unavailable", message)

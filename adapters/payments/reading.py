@@ -10,17 +10,15 @@ from ledger.services.payments.gateway import (
     CardSeen,
     ChargebackSeen,
     CheckoutSeen,
-    Declined,
     Entry,
     Outcome,
     PaymentSeen,
     PayoutAccountSeen,
-    Pending,
     RefundSeen,
-    Settled,
     Standing,
     Subject,
     SubjectKind,
+    outcome_of,
 )
 
 CURRENCY: Final = "usd"
@@ -68,13 +66,7 @@ def _is_paged(intent: Any) -> bool:
 def charged(intent: Any, ledger: str) -> Outcome:
     """What became of a charge."""
     seen = payment(intent, ledger)
-    match seen.status:
-        case "settled":
-            return Settled(intent.id)
-        case "failed":
-            return Declined(seen.reason or "declined")
-        case "pending":
-            return Pending(intent.id)
+    return outcome_of(seen.status, intent.id, seen.reason or "declined")
 
 
 def checkout(session: Any, ledger: str) -> CheckoutSeen:
@@ -116,13 +108,8 @@ def refund(found: Any, ledger: str) -> RefundSeen | None:
 
 def refunded(found: Any) -> Outcome:
     """What became of a refund."""
-    match _FINAL_REFUNDS.get(found.status, "pending"):
-        case "settled":
-            return Settled(found.id)
-        case "failed":
-            return Declined(getattr(found, "failure_reason", None) or "refund_failed")
-        case "pending":
-            return Pending(found.id)
+    reason = getattr(found, "failure_reason", None) or "refund_failed"
+    return outcome_of(_FINAL_REFUNDS.get(found.status, "pending"), found.id, reason)
 
 
 def chargeback(dispute: Any, ledger: str) -> ChargebackSeen | None:
@@ -171,13 +158,8 @@ def bank_payout(payout: Any, ledger: str) -> BankPayoutSeen:
 
 def sent(payout: Any) -> Outcome:
     """What became of money that was sent to a bank."""
-    match _PAYOUTS.get(payout.status, "pending"):
-        case "settled":
-            return Settled(payout.id)
-        case "failed":
-            return Declined(payout.failure_code or "bank_refused")
-        case "pending":
-            return Pending(payout.id)
+    status = _PAYOUTS.get(payout.status, "pending")
+    return outcome_of(status, payout.id, payout.failure_code or "bank_refused")
 
 
 def entry(line: Any, ledger: str) -> Entry:

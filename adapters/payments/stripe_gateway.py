@@ -6,9 +6,9 @@ account may serve several ledgers, and each finds its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import stripe
@@ -16,14 +16,16 @@ from typing_extensions import override
 
 from adapters.payments import reading, signature
 from adapters.payments.calls import (
-    ACCOUNT,
-    ID,
-    LEDGER,
-    REMEMBERED_SECONDS,
+    PAGE,
     TIMEOUT_SECONDS,
+    Orders,
     Refused,
     calling,
+    later,
+    listed,
     mine,
+    required,
+    retrieved,
     was_replayed,
 )
 from adapters.payments.settings import StripeSettings
@@ -31,7 +33,6 @@ from ledger.errors import RejectedError, UnavailableError
 from ledger.services.ledger import Clock
 from ledger.services.payments.gateway import (
     BankOrder,
-    Declined,
     Entry,
     Event,
     Opened,
@@ -39,7 +40,6 @@ from ledger.services.payments.gateway import (
     Outcome,
     Page,
     PaymentGateway,
-    Pending,
     RefundOrder,
     ReversalOrder,
     Seen,
@@ -47,12 +47,6 @@ from ledger.services.payments.gateway import (
     Subject,
     TransferOrder,
 )
-
-_PAGE: Final = 100
-_SKEW_SECONDS: Final = 600
-"""How far the two clocks may be apart when an earlier try is looked for."""
-_SHORT_OF_MONEY: Final = frozenset({"balance_insufficient", "insufficient_funds"})
-_GONE: Final = frozenset({"resource_missing", "account_invalid"})
 
 
 class StripeGateway(PaymentGateway):
@@ -62,7 +56,7 @@ class StripeGateway(PaymentGateway):
         """Make no request yet."""
         self._settings = settings
         self._name = name
-        self._clock = clock
+        self._orders = Orders(name, clock)
         self._client = stripe.StripeClient(
             settings.api_key,
             base_addresses={"api": settings.url},
@@ -77,8 +71,8 @@ class StripeGateway(PaymentGateway):
         """A customer without a name or an address."""
         found = calling(
             lambda: self._client.customers.create(
-                {"metadata": self._metadata(f"payer-{account_id}", account_id)},
-                self._once(f"payer-{account_id}"),
+                {"metadata": self._orders.metadata(f"payer-{account_id}", account_id)},
+                self._orders.once(f"payer-{account_id}"),
             )
         )
         return found.id
@@ -86,46 +80,43 @@ class StripeGateway(PaymentGateway):
     @override
     def charge(self, order: Order) -> Outcome:
         """A payment intent that is confirmed at once, without the payer."""
-        earlier = self._earlier(order.ordered_at, lambda: self._intents(order), order.key)
-        if earlier is not None:
-            return reading.charged(earlier, self._name)
+        params: Any = {
+            "amount": order.cents,
+            "currency": reading.CURRENCY,
+            "customer": order.customer,
+            "payment_method": order.reference,
+            "allowed_payment_method_types": ["card"],
+            "confirm": True,
+            "off_session": True,
+            "metadata": self._orders.metadata(order.key, order.account_id),
+        }
+        intents = self._client.payment_intents
         try:
-            intent = calling(
-                lambda: self._client.payment_intents.create(
-                    {
-                        "amount": order.cents,
-                        "currency": reading.CURRENCY,
-                        "customer": order.customer,
-                        "payment_method": order.reference,
-                        "allowed_payment_method_types": ["card"],
-                        "confirm": True,
-                        "off_session": True,
-                        "metadata": self._metadata(order.key, order.account_id),
-                    },
-                    self._once(order.key),
-                )
+            intent = self._orders.made(
+                order,
+                lambda: self._intents(order),
+                lambda: intents.create(params, self._orders.once(order.key)),
+                intents.retrieve,
             )
         except Refused as refused:
             return refused.outcome
-        if was_replayed(intent):
-            intent = calling(lambda: self._client.payment_intents.retrieve(intent.id))
         return reading.charged(intent, self._name)
 
     @override
     def outcome(self, order: Order) -> Outcome | None:
         """What Stripe has under our id."""
-        found = mine(self._listed(lambda: self._intents(order)), self._name, order.key)
+        found = mine(listed(lambda: self._intents(order)), self._name, order.key)
         return None if found is None else reading.charged(found, self._name)
 
     def _intents(self, order: Order) -> Any:
         return self._client.payment_intents.list(
-            self._since(order.ordered_at, customer=order.customer)
+            self._orders.since(order.ordered_at, customer=order.customer)
         )
 
     @override
     def open_payment(self, page: Page) -> Opened:
         """A checkout session for one sum."""
-        metadata = self._metadata(page.key, page.account_id)
+        metadata = self._orders.metadata(page.key, page.account_id)
         return self._session(
             page,
             {
@@ -148,7 +139,9 @@ class StripeGateway(PaymentGateway):
     @override
     def open_setup(self, page: Page) -> Opened:
         """A checkout session that saves a card for charges without the payer."""
-        return self._session(page, {"mode": "setup"}, self._metadata(page.key, page.account_id))
+        return self._session(
+            page, {"mode": "setup"}, self._orders.metadata(page.key, page.account_id)
+        )
 
     def _session(self, page: Page, parts: dict[str, Any], metadata: dict[str, str]) -> Opened:
         back = self._settings.return_url
@@ -164,20 +157,18 @@ class StripeGateway(PaymentGateway):
                 "cancel_url": f"{back}{mark}status=cancelled",
                 "metadata": metadata,
             }
-            return self._client.checkout.sessions.create(params, self._once(page.key))
+            return self._client.checkout.sessions.create(params, self._orders.once(page.key))
 
-        session = self._earlier(page.ordered_at, lambda: self._sessions(page), page.key)
+        session = self._orders.earlier(page.ordered_at, lambda: self._sessions(page), page.key)
         if session is None:
-            session = self._required(create)
+            session = required(create)
             if was_replayed(session):
-                session = self._required(
-                    partial(self._client.checkout.sessions.retrieve, session.id)
-                )
+                session = required(partial(self._client.checkout.sessions.retrieve, session.id))
         return Opened(session.id, session.url)
 
     def _sessions(self, page: Page) -> Any:
         return self._client.checkout.sessions.list(
-            self._since(page.ordered_at, customer=page.customer)
+            self._orders.since(page.ordered_at, customer=page.customer)
         )
 
     @override
@@ -186,34 +177,29 @@ class StripeGateway(PaymentGateway):
         try:
             calling(lambda: self._client.payment_methods.detach(card))
         except Refused:
-            found = self._retrieved(lambda: self._client.payment_methods.retrieve(card))
+            found = retrieved(lambda: self._client.payment_methods.retrieve(card))
             if found is not None and found.customer is not None:
                 raise UnavailableError("gateway_unavailable", "the card is still there") from None
 
     @override
     def refund(self, order: RefundOrder) -> Outcome:
         """A refund of a payment intent."""
-        found = self._earlier(order.ordered_at, lambda: self._refunds(order), order.key)
-        if found is None:
-            try:
-                found = calling(
-                    lambda: self._client.refunds.create(
-                        {
-                            "payment_intent": order.payment,
-                            "amount": order.cents,
-                            "metadata": self._metadata(order.key),
-                        },
-                        self._once(f"refund/{order.key}"),
-                    )
-                )
-            except Refused as refused:
-                return self._later(refused)
-            if was_replayed(found):
-                found = calling(partial(self._client.refunds.retrieve, found.id))
+        refunds = self._client.refunds
+        params: Any = {
+            "payment_intent": order.payment,
+            "amount": order.cents,
+            "metadata": self._orders.metadata(order.key),
+        }
+        try:
+            found = self._orders.made(
+                order,
+                lambda: refunds.list({"payment_intent": order.payment, "limit": PAGE}),
+                lambda: refunds.create(params, self._orders.once(f"refund/{order.key}")),
+                refunds.retrieve,
+            )
+        except Refused as refused:
+            return later(refused)
         return reading.refunded(found)
-
-    def _refunds(self, order: RefundOrder) -> Any:
-        return self._client.refunds.list({"payment_intent": order.payment, "limit": _PAGE})
 
     # --- money out -------------------------------------------------------------------------------
 
@@ -233,21 +219,21 @@ class StripeGateway(PaymentGateway):
                     },
                     "capabilities": {"transfers": {"requested": True}},
                     "settings": {"payouts": {"schedule": {"interval": "manual"}}},
-                    "metadata": self._metadata(key, account_id),
+                    "metadata": self._orders.metadata(key, account_id),
                 },
-                self._once(key),
+                self._orders.once(key),
             )
 
-        found = self._earlier(
-            ordered_at, lambda: self._client.accounts.list(self._since(ordered_at)), key
+        found = self._orders.earlier(
+            ordered_at, lambda: self._client.accounts.list(self._orders.since(ordered_at)), key
         )
-        return str((found or self._required(create)).id)
+        return str((found or required(create)).id)
 
     @override
     def onboarding_url(self, payout_account: str) -> str:
         """An account link."""
         back = self._settings.return_url
-        link = self._required(
+        link = required(
             lambda: self._client.account_links.create(
                 {
                     "account": payout_account,
@@ -263,78 +249,59 @@ class StripeGateway(PaymentGateway):
     def transfer(self, order: TransferOrder) -> Outcome:
         """A transfer to a connected account."""
         group = f"{self._name}-{order.key}"
-        found = self._earlier(
-            order.ordered_at,
-            lambda: self._client.transfers.list({"transfer_group": group, "limit": _PAGE}),
-            order.key,
-        )
-        if found is not None:
-            return Settled(found.id)
+        params: Any = {
+            "amount": order.cents,
+            "currency": reading.CURRENCY,
+            "destination": order.payout_account,
+            "transfer_group": group,
+            "metadata": self._orders.metadata(order.key),
+        }
+        transfers = self._client.transfers
         try:
-            made = calling(
-                lambda: self._client.transfers.create(
-                    {
-                        "amount": order.cents,
-                        "currency": reading.CURRENCY,
-                        "destination": order.payout_account,
-                        "transfer_group": group,
-                        "metadata": self._metadata(order.key),
-                    },
-                    self._once(f"transfer/{order.key}"),
-                )
+            found = self._orders.made(
+                order,
+                lambda: transfers.list({"transfer_group": group, "limit": PAGE}),
+                lambda: transfers.create(params, self._orders.once(f"transfer/{order.key}")),
             )
         except Refused as refused:
-            return self._later(refused)
-        return Settled(made.id)
+            return later(refused)
+        return Settled(found.id)
 
     @override
     def pay_bank(self, order: BankOrder) -> Outcome:
         """A payout of a connected account."""
         owner: Any = {"stripe_account": order.payout_account}
-        found = self._earlier(
-            order.ordered_at,
-            lambda: self._client.payouts.list(self._since(order.ordered_at), owner),
-            order.key,
-        )
-        if found is None:
-            try:
-                found = calling(
-                    lambda: self._client.payouts.create(
-                        {
-                            "amount": order.cents,
-                            "currency": reading.CURRENCY,
-                            "metadata": self._metadata(order.key),
-                        },
-                        self._once(f"bank/{order.key}", stripe_account=order.payout_account),
-                    )
-                )
-            except Refused as refused:
-                return self._later(refused)
-            if was_replayed(found):
-                found = calling(partial(self._client.payouts.retrieve, found.id, None, owner))
+        params: Any = {
+            "amount": order.cents,
+            "currency": reading.CURRENCY,
+            "metadata": self._orders.metadata(order.key),
+        }
+        payouts, once = self._client.payouts, self._orders.once(f"bank/{order.key}", **owner)
+        try:
+            found = self._orders.made(
+                order,
+                lambda: payouts.list(self._orders.since(order.ordered_at), owner),
+                lambda: payouts.create(params, once),
+                lambda name: payouts.retrieve(name, None, owner),
+            )
+        except Refused as refused:
+            return later(refused)
         return reading.sent(found)
 
     @override
     def reverse(self, order: ReversalOrder) -> Outcome:
         """A reversal of a transfer."""
-        found = self._earlier(
-            order.ordered_at,
-            lambda: self._client.transfers.reversals.list(order.transfer, {"limit": _PAGE}),
-            order.key,
-        )
-        if found is not None:
-            return Settled(found.id)
+        params: Any = {"amount": order.cents, "metadata": self._orders.metadata(order.key)}
+        reversals, once = self._client.transfers.reversals, f"reversal/{order.key}"
         try:
-            made = calling(
-                lambda: self._client.transfers.reversals.create(
-                    order.transfer,
-                    {"amount": order.cents, "metadata": self._metadata(order.key)},
-                    self._once(f"reversal/{order.key}"),
-                )
+            found = self._orders.made(
+                order,
+                lambda: reversals.list(order.transfer, {"limit": PAGE}),
+                lambda: reversals.create(order.transfer, params, self._orders.once(once)),
             )
         except Refused as refused:
-            return self._later(refused)
-        return Settled(made.id)
+            return later(refused)
+        return Settled(found.id)
 
     # --- what is there ---------------------------------------------------------------------------
 
@@ -344,29 +311,29 @@ class StripeGateway(PaymentGateway):
         client, name = self._client, subject.object
         match subject.kind:
             case "payment":
-                found = self._retrieved(lambda: client.payment_intents.retrieve(name))
+                found = retrieved(lambda: client.payment_intents.retrieve(name))
                 return None if found is None else reading.payment(found, self._name)
             case "checkout":
                 wanted: Any = {"expand": ["payment_intent", "setup_intent"]}
-                found = self._retrieved(lambda: client.checkout.sessions.retrieve(name, wanted))
+                found = retrieved(lambda: client.checkout.sessions.retrieve(name, wanted))
                 return None if found is None else reading.checkout(found, self._name)
             case "card":
-                found = self._retrieved(lambda: client.payment_methods.retrieve(name))
+                found = retrieved(lambda: client.payment_methods.retrieve(name))
                 return None if found is None else reading.card(found)
             case "refund":
                 wanted = {"expand": ["payment_intent"]}
-                found = self._retrieved(lambda: client.refunds.retrieve(name, wanted))
+                found = retrieved(lambda: client.refunds.retrieve(name, wanted))
                 return None if found is None else reading.refund(found, self._name)
             case "chargeback":
                 wanted = {"expand": ["payment_intent"]}
-                found = self._retrieved(lambda: client.disputes.retrieve(name, wanted))
+                found = retrieved(lambda: client.disputes.retrieve(name, wanted))
                 return None if found is None else reading.chargeback(found, self._name)
             case "payout_account":
-                found = self._retrieved(lambda: client.accounts.retrieve(name))
+                found = retrieved(lambda: client.accounts.retrieve(name))
                 return None if found is None else reading.payout_account(found, self._name)
             case "bank_payout":
                 owner: Any = {"stripe_account": subject.owner}
-                found = self._retrieved(lambda: client.payouts.retrieve(name, None, owner))
+                found = retrieved(lambda: client.payouts.retrieve(name, None, owner))
                 return None if found is None else reading.bank_payout(found, self._name)
             case _:
                 return None
@@ -390,8 +357,8 @@ class StripeGateway(PaymentGateway):
     @override
     def events(self, since: int) -> Iterator[Event]:
         """The events of the last 30 days; Stripe keeps no older ones."""
-        for one in self._listed(
-            lambda: self._client.events.list({"created": {"gte": since}, "limit": _PAGE})
+        for one in listed(
+            lambda: self._client.events.list({"created": {"gte": since}, "limit": PAGE})
         ):
             found = one.data.object
             raw = found.to_dict() if isinstance(found, stripe.StripeObject) else found
@@ -402,9 +369,9 @@ class StripeGateway(PaymentGateway):
     @override
     def entries(self, since: int) -> Iterator[Entry]:
         """Balance transactions with what caused them."""
-        for one in self._listed(
+        for one in listed(
             lambda: self._client.balance_transactions.list(
-                {"created": {"gte": since}, "limit": _PAGE, "expand": ["data.source"]}
+                {"created": {"gte": since}, "limit": PAGE, "expand": ["data.source"]}
             )
         ):
             yield reading.entry(one, self._name)
@@ -412,62 +379,10 @@ class StripeGateway(PaymentGateway):
     @override
     def balance(self) -> int:
         """Available and pending, in our currency."""
-        found = self._required(self._client.balance.retrieve)
+        found = required(self._client.balance.retrieve)
         return sum(
             int(part.amount)
             for parts in (found.available, found.pending)
             for part in parts
             if part.currency == reading.CURRENCY
         )
-
-    # --- inside ----------------------------------------------------------------------------------
-
-    def _metadata(self, key: str, account_id: int | None = None) -> dict[str, str]:
-        metadata = {ID: key, LEDGER: self._name}
-        return metadata if account_id is None else {**metadata, ACCOUNT: str(account_id)}
-
-    def _once(self, key: str, **more: str) -> Any:
-        return {**more, "idempotency_key": f"{self._name}/{key}"}
-
-    def _since(self, ordered_at: int, **more: str) -> Any:
-        return {**more, "created": {"gte": max(ordered_at - _SKEW_SECONDS, 0)}, "limit": _PAGE}
-
-    def _earlier(self, ordered_at: int, ask: Callable[[], Any], key: str) -> Any | None:
-        """What an earlier try of an old order made; a young one is safe by its key."""
-        if self._clock() < ordered_at + REMEMBERED_SECONDS:
-            return None
-        return mine(self._listed(ask), self._name, key)
-
-    def _listed(self, ask: Callable[[], Any]) -> Iterator[Any]:
-        """Every object of a list, page after page."""
-        try:
-            following = iter(calling(ask).auto_paging_iter())
-            while (one := calling(lambda: next(following, None))) is not None:
-                yield one
-        except Refused as refused:
-            raise self._broken(refused) from None
-
-    def _required(self, ask: Callable[[], Any]) -> Any:
-        """An answer without which there is nothing to go on with."""
-        try:
-            return calling(ask)
-        except Refused as refused:
-            raise self._broken(refused) from None
-
-    def _retrieved(self, ask: Callable[[], Any]) -> Any | None:
-        try:
-            return calling(ask)
-        except Refused as refused:
-            if refused.reason in _GONE:
-                return None
-            raise self._broken(refused) from None
-
-    @staticmethod
-    def _later(refused: Refused) -> Declined | Pending:
-        """A refusal; the platform's account may only be short of money until tomorrow."""
-        return Pending() if refused.reason in _SHORT_OF_MONEY else refused.outcome
-
-    @staticmethod
-    def _broken(refused: Refused) -> UnavailableError:
-        message = f"the payment processor refused a request that it should take: {refused.reason}"
-        return UnavailableError("gateway_unavailable", message)

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -21,6 +21,7 @@ from ledger.domain.webhook_targets import Reach
 from ledger.domain.webhooks import event_id
 from ledger.errors import LedgerError
 from ledger.services import webhooks
+from ledger.services.leadership import Leader
 from ledger.services.ledger import Ledger
 from ledger.services.webhooks import Delivery, Outcome
 from ledger.store.database import translating
@@ -35,16 +36,6 @@ _STOP_SECONDS: Final = 2.0
 _TIDY_SECONDS: Final = 3_600
 
 log = structlog.get_logger("gpuledger")
-
-
-class Leader(Protocol):
-    """Says whether this process is the one that sends."""
-
-    def held(self) -> bool:
-        """True while it is."""
-
-    def release(self) -> None:
-        """Let another one be it."""
 
 
 class Sender:

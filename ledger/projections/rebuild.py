@@ -23,8 +23,8 @@ from ledger.errors import ConflictError
 from ledger.projections import facts
 from ledger.projections.runner import position_of, require_generation
 from ledger.projections.tables import GENERATION, USAGE, metadata
-from ledger.projections.usage import page as usage_page
 from ledger.projections.usage.fold import UsageFold
+from ledger.projections.usage.writing import write
 from ledger.store.codec import decode_fact
 from ledger.store.log import head_position, read_page
 
@@ -207,7 +207,7 @@ def _fold(
             usage = [event for event in events if event.position <= usage_position]
             if usage:
                 page = fold.fold(scratch, usage)
-                usage_page.write(scratch, page, lock_accounts=False)
+                write(scratch, page, lock_accounts=False)
                 ticks += page.ticks
         fold.committed()
         if progress is not None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ledger.errors import CorruptHistoryError, RejectedError
 from ledger.projections.tables import GENERATION, USAGE
-from ledger.projections.usage import page as usage_page
 from ledger.projections.usage.fold import UsageFold
+from ledger.projections.usage.writing import write
 from ledger.store.log import CHANNEL, read_page
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class UsageRunner:
             message = "another process folds the usage group at the same time"
             raise CorruptHistoryError("two_runners", message)
         page = self._fold.fold(connection, events)
-        usage_page.write(connection, page, lock_accounts=self._lock_accounts)
+        write(connection, page, lock_accounts=self._lock_accounts)
         last = events[-1].position
         connection.execute(
             "UPDATE projection_positions SET position = %s WHERE name = %s", [last, USAGE]

@@ -6,7 +6,6 @@ this account and amount. It posts now: a month that is closed takes nothing, and
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
@@ -21,15 +20,16 @@ from ledger.domain.events import (
 )
 from ledger.domain.ids import account_stream, month_start
 from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_DOLLAR, format_dollars
-from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
+from ledger.errors import DeclinedError, IdempotencyError, RejectedError
 from ledger.projections.contracts import CONTRACTS
+from ledger.services.accounts import require_account
 from ledger.services.approvals import approval
 from ledger.services.corrections import check_reason, period_of
 from ledger.services.ledger import Unit
+from ledger.services.movements import check_reference
 
 ALONE_MAX_NANOS: Final = 100 * NANOS_PER_DOLLAR
 """What one admin may move alone; above it a second one has to agree."""
-_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def adjust(unit: Unit, wanted: Adjustment, by: Authority) -> None:
         RejectedError: `invalid_args`, `invalid_amount`, `second_approval_required`.
         IdempotencyError: `idempotency_conflict`, the id was used for something else.
     """
-    _check_id(wanted.adjustment_id)
+    check_reference(wanted.adjustment_id)
     check_reason(wanted.reason)
     effective_at = unit.now if wanted.effective_at is None else wanted.effective_at
     if not 0 < abs(wanted.amount) <= MAX_POSTING_NANOS:
@@ -82,7 +82,7 @@ def adjust(unit: Unit, wanted: Adjustment, by: Authority) -> None:
         raise RejectedError("invalid_amount", message)
     if effective_at > unit.now:
         raise RejectedError("invalid_args", "an adjustment cannot apply before its time has come")
-    _require_account(unit, wanted.account_id)
+    require_account(unit.connection, wanted.account_id)
     content = (
         wanted.account_id, wanted.book, wanted.against, wanted.amount, wanted.reason
     )  # fmt: skip
@@ -121,9 +121,9 @@ def write_off(unit: Unit, wanted: WriteOff, by: Authority) -> int:
         DeclinedError: `has_contracts`.
         IdempotencyError: `idempotency_conflict`, the id was used for something else.
     """
-    _check_id(wanted.write_off_id)
+    check_reference(wanted.write_off_id)
     check_reason(wanted.reason)
-    _require_account(unit, wanted.account_id)
+    require_account(unit.connection, wanted.account_id)
     known = unit.connection.execute(
         "SELECT account_id, book, amount, reason FROM adjustments"
         " WHERE kind = 'write_off' AND adjustment_id = %s",
@@ -221,16 +221,3 @@ def _is_known(unit: Unit, kind: str, adjustment_id: str, content: tuple[object, 
 def _conflict(adjustment_id: str) -> IdempotencyError:
     message = f"the id {adjustment_id!r} stands for another movement; use a new one"
     return IdempotencyError("idempotency_conflict", message)
-
-
-def _check_id(text: str) -> None:
-    if not _ID.fullmatch(text):
-        raise RejectedError("invalid_args", "an id is 1 to 128 of A-Z a-z 0-9 . _ : -")
-
-
-def _require_account(unit: Unit, account_id: int) -> None:
-    row = unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")

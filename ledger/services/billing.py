@@ -28,6 +28,7 @@ from ledger.domain.periods import (
 )
 from ledger.domain.tax import TaxProfile, Treatment
 from ledger.errors import NotFoundError, RejectedError
+from ledger.services.accounts import require_account
 from ledger.services.ledger import Unit
 from ledger.services.zones import zone
 from ledger.store.database import Connection
@@ -190,7 +191,7 @@ def set_tax(
         RejectedError: `invalid_args`: no country code, a rate beyond 100 %, or reverse charge
             without a VAT id among the customer's details.
     """
-    _require_account(unit.connection, account_id)
+    require_account(unit.connection, account_id)
     if country is not None and not _COUNTRY.fullmatch(country):
         raise RejectedError("invalid_args", f"{country!r} is no ISO 3166 code such as DE")
     if not 0 <= rate_bp <= BASIS_POINTS:
@@ -233,7 +234,7 @@ def set_customer(unit: Unit, account_id: int, customer: Customer) -> None:
         NotFoundError: `no_such_account`.
         RejectedError: `invalid_args`.
     """
-    _require_account(unit.connection, account_id)
+    require_account(unit.connection, account_id)
     if not customer.name:
         raise RejectedError("invalid_args", "a customer has a name")
     _check(customer)
@@ -403,7 +404,3 @@ def _check(party: Customer | Issuer) -> None:
         raise RejectedError("invalid_args", f"{party.country!r} is no ISO 3166 code such as DE")
     if party.vat_id is not None and not _VAT_ID.fullmatch(party.vat_id):
         raise RejectedError("invalid_args", f"{party.vat_id!r} is no VAT id such as DE123456789")
-
-
-def _require_account(connection: Connection, account_id: int) -> None:
-    _subject(connection, account_id)

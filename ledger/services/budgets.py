@@ -12,7 +12,8 @@ from ledger.domain.events import BudgetReached, BudgetRemoved, BudgetSet, Notice
 from ledger.domain.events.budgets import BudgetPercent
 from ledger.domain.ids import account_stream, month_start
 from ledger.domain.money import MAX_POSTING_NANOS, SECONDS_PER_HOUR
-from ledger.errors import NotFoundError, RejectedError
+from ledger.errors import RejectedError
+from ledger.services.accounts import require_account
 from ledger.services.labels import check_label
 from ledger.services.ledger import Ledger, Unit
 from ledger.services.notices import notice
@@ -60,10 +61,7 @@ def set_budget(unit: Unit, account_id: int, label: str, amount: int) -> None:
     check_label(label)
     if not 1 <= amount <= MAX_POSTING_NANOS:
         raise RejectedError("invalid_amount", "a budget is between one nano and 10^9 dollars")
-    if not unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone():
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    require_account(unit.connection, account_id)
     known: dict[str, int] = dict(
         unit.connection.execute(
             "SELECT label, amount FROM budgets WHERE account_id = %s", [account_id]

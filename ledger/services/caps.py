@@ -15,9 +15,10 @@ from ledger.domain.money import (
     SECONDS_PER_HOUR,
     format_dollars,
 )
-from ledger.errors import DeclinedError, NotFoundError, RejectedError
+from ledger.errors import DeclinedError, RejectedError
 from ledger.meters.pricing import STORAGE_DIVISOR
 from ledger.projections.contracts import CONTRACTS
+from ledger.services.accounts import require_account
 from ledger.services.credit import Credit
 from ledger.services.ledger import Policy, Unit
 from ledger.store.database import Connection
@@ -65,11 +66,7 @@ def set_caps(unit: Unit, account_id: int, caps: Caps) -> None:
             raise RejectedError("invalid_amount", "a cap is between 0 and 10^9 dollars")
     if caps.hard and caps.per_day is None:
         raise RejectedError("invalid_args", "only a cap on the day can be hard: set per_day")
-    known = unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if known is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    require_account(unit.connection, account_id)
     if caps == read_caps(unit.connection, account_id):
         return
     unit.append(

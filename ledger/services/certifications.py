@@ -25,6 +25,7 @@ from ledger.domain.verification import (
 )
 from ledger.errors import NotFoundError, RejectedError
 from ledger.projections.contracts import CONTRACTS
+from ledger.services.accounts import require_account
 from ledger.services.ledger import Unit
 from ledger.services.notices import notice
 from ledger.services.verification import check_reason
@@ -52,7 +53,7 @@ def record(unit: Unit, host_id: int, paper: Paper) -> int:
         NotFoundError: `no_such_account`.
         RejectedError: `invalid_args`.
     """
-    _require_account(unit.connection, host_id)
+    require_account(unit.connection, host_id)
     _check(paper)
     row = unit.connection.execute(
         "SELECT coalesce(max(certification_no), 0) + 1 FROM certifications WHERE host_id = %s",
@@ -213,11 +214,3 @@ def _check(paper: Paper) -> None:
         raise RejectedError("invalid_args", message)
     if paper.valid_to is not None and paper.valid_to <= paper.valid_from:
         raise RejectedError("invalid_args", "a certification is valid for a second at least")
-
-
-def _require_account(connection: Connection, account_id: int) -> None:
-    row = connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")

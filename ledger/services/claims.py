@@ -38,7 +38,7 @@ class Claimed(NamedTuple):
     gone_back: bool
 
 
-def claims_of(
+def disputed(
     connection: Connection,
     instance_id: int,
     seconds: Sequence[DisputedSeconds],

@@ -15,7 +15,8 @@ import msgspec
 from ledger.domain.events import CleanupPolicySet, CleanupScope
 from ledger.domain.ids import account_stream
 from ledger.domain.money import SECONDS_PER_DAY
-from ledger.errors import NotFoundError, RejectedError
+from ledger.errors import RejectedError
+from ledger.services.accounts import require_account
 from ledger.services.ledger import Unit
 from ledger.store.database import Connection
 
@@ -67,11 +68,7 @@ def set_cleanup_policy(unit: Unit, account_id: int, policy: CleanupPolicy) -> No
         NotFoundError: `no_such_account`.
         RejectedError: `invalid_args` unless days are 1 to 365 and the label is one word.
     """
-    known = unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if known is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    require_account(unit.connection, account_id)
     check_policy(policy)
     if policy == read_cleanup_policy(unit.connection, account_id):
         return

@@ -16,11 +16,11 @@ from ledger.domain.instance import (
     decide,
     require_reservable,
 )
-from ledger.domain.money import SECONDS_PER_DAY, format_dollars
-from ledger.errors import DeclinedError, RejectedError
-from ledger.services.credit import lock_credit
+from ledger.domain.money import SECONDS_PER_DAY
+from ledger.errors import RejectedError
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
+from ledger.services.movements import require_available
 from ledger.services.notices import instance_notice
 from ledger.services.offers import free_of_charge, require_listing
 
@@ -78,7 +78,7 @@ def reserve(
     rate = reserved.reserved_rate(base, term, most)
     wish = BuyReservation(rate=rate, deposit=left + added, added=added, term_until=unit.now + term)
     facts = decide(instance, wish, unit.now)
-    _require(unit, instance.account_id, added)
+    require_available(unit, instance.account_id, added)
     unit.append(instance_stream(instance_id), *facts)
     return Bought(left + added, rate, unit.now + term, before is not None and rate > before)
 
@@ -188,19 +188,6 @@ def _largest_discount(unit: Unit, instance: Instance) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def _require(unit: Unit, account_id: int, amount: int) -> None:
-    credit = lock_credit(unit.connection, [account_id])[account_id]
-    available = credit.available(unit.now, unit.policy)
-    if available < amount:
-        message = f"{format_dollars(amount)} is needed and {format_dollars(available)} is available"
-        raise DeclinedError(
-            "insufficient_credit",
-            message,
-            needed=format_dollars(amount),
-            available=format_dollars(available),
-        )
 
 
 # --- extension ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT, format_dollars, split
 from ledger.domain.payment import is_processed
 from ledger.errors import NotFoundError, RejectedError
-from ledger.services import accounts, tax_invoices
+from ledger.services import deposits, tax_invoices
 from ledger.services.approvals import approval
 from ledger.services.corrections import Charge, Done, Order, check_reason, load_charge, reverse
 from ledger.services.ledger import Unit
@@ -139,7 +139,7 @@ def _refund(
     if is_processed(invoice.deposit_id):
         # The processor took it, so the processor gives it back.
         return returns.refund_invoice(unit, account_id, invoice, amount, number, cause)
-    issued = accounts.refund(unit, account_id, invoice.deposit_id, amount, number, cause=cause)
+    issued = deposits.refund(unit, account_id, invoice.deposit_id, amount, number, cause=cause)
     assert issued is not None
     return issued
 

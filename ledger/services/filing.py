@@ -24,7 +24,7 @@ from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import DeclinedError, NotFoundError, RejectedError
 from ledger.projections.contracts import CONTRACTS
 from ledger.services.approvals import approval
-from ledger.services.claims import claims_of
+from ledger.services.claims import disputed
 from ledger.services.corrections import take_from_host
 from ledger.services.disputes import (
     Words,
@@ -96,7 +96,7 @@ def open_dispute(
     if not is_folded(unit.connection, until):
         raise DeclinedError("usage_pending", "reports of these seconds wait to be metered")
     seconds = [DisputedSeconds(start=start, until=until)]
-    found = claims_of(unit.connection, instance_id, seconds, rules.meters_of(known))
+    found = disputed(unit.connection, instance_id, seconds, rules.meters_of(known))
     if not found.claims:
         raise _nothing_left(found.open_elsewhere, found.gone_back)
     _check_undisputed(unit.connection, found.claims)
@@ -113,7 +113,7 @@ def open_for_witnesses(
     None when nothing was billed for them.
     """
     rented = _rented(unit.connection, instance_id)
-    found = claims_of(unit.connection, instance_id, seconds, rules.meters_of("not_running"))
+    found = disputed(unit.connection, instance_id, seconds, rules.meters_of("not_running"))
     if not found.claims:
         return None
     by = Authority(PLATFORM, unit.policy.version, cause)

@@ -7,21 +7,20 @@ all that did is folded; until then nobody can spend what is left of it.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
 
 from ledger.domain.events import Fact, PromotionClosed, PromotionGranted, PromotionRevoked
 from ledger.domain.ids import account_stream, rfc3339
-from ledger.domain.money import MAX_POSTING_NANOS, format_dollars
-from ledger.errors import IdempotencyError, NotFoundError, RejectedError
+from ledger.errors import NotFoundError, RejectedError
+from ledger.services.accounts import require_account
 from ledger.services.credit import read_credit
 from ledger.services.ledger import Unit
+from ledger.services.movements import check_amount, check_reference, require_same
 from ledger.services.promotions import read_promotions
 from ledger.store.database import Connection
 
-_REFERENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _REASON_MAX: Final = 256
 
 
@@ -35,26 +34,16 @@ def grant(
         RejectedError: `invalid_amount`; `invalid_args` for an id, reason or expiry that is none.
         IdempotencyError: `idempotency_conflict` when the id stands for another grant.
     """
-    row = unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
-    if not _REFERENCE.fullmatch(grant_id):
-        message = "an id is 1 to 128 letters, digits, dots, colons, dashes or underscores"
-        raise RejectedError("invalid_args", message)
+    require_account(unit.connection, account_id)
+    check_reference(grant_id)
     _check_reason(reason)
-    if not 1 <= amount <= MAX_POSTING_NANOS:
-        message = f"an amount is between 0.000000001 and {format_dollars(MAX_POSTING_NANOS)}"
-        raise RejectedError("invalid_amount", message)
+    check_amount(amount)
     known = unit.connection.execute(
         "SELECT amount, expires_at FROM grants WHERE account_id = %s AND grant_id = %s",
         [account_id, grant_id],
     ).fetchone()
     if known is not None:
-        if (int(known[0]), known[1]) != (amount, expires_at):
-            message = f"the grant id {grant_id!r} already stands for another grant"
-            raise IdempotencyError("idempotency_conflict", message)
+        require_same((int(known[0]), known[1]) == (amount, expires_at), "grant", grant_id)
         return
     if expires_at <= unit.now:
         message = f"a grant must expire in the future, and it is {rfc3339(unit.now)}"

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 from ledger.domain.events import IdlePolicySet
 from ledger.domain.ids import account_stream
 from ledger.domain.money import SECONDS_PER_DAY, SECONDS_PER_HOUR
-from ledger.errors import NotFoundError, RejectedError
+from ledger.errors import RejectedError
+from ledger.services.accounts import require_account
 from ledger.services.ledger import Unit
 from ledger.store.database import Connection
 
@@ -31,11 +32,7 @@ def set_idle_policy(unit: Unit, account_id: int, policy: IdlePolicy) -> None:
         RejectedError: `invalid_args` unless a notice comes after 5 minutes to 30 days, and a stop
             not before it.
     """
-    known = unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if known is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    require_account(unit.connection, account_id)
     if not _NOTICE_MIN <= policy.notice_seconds <= _LONGEST:
         raise RejectedError("invalid_args", "a notice comes after 300 to 2592000 idle seconds")
     stop = policy.stop_seconds

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ledger.domain.events import Constraint, Grant, Scope
-from ledger.services.accounts import create_key
+from ledger.services.api_keys import create_key
 from ledger.services.ledger import Unit
 from ledger.services.subjects import opened, require_subject
 from ledger.store.database import Connection

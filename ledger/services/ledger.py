@@ -37,7 +37,7 @@ from ledger.errors import (
 )
 from ledger.projections import facts
 from ledger.projections.runner import require_generation
-from ledger.projections.usage.page import CREDIT_LOCK
+from ledger.projections.usage.writing import CREDIT_LOCK
 from ledger.store.codec import decode_fact, encode_fact
 from ledger.store.database import Connection, Database, translating
 from ledger.store.log import LogTransaction, Row, appending, ensure_partitions, read_stream

@@ -201,6 +201,18 @@ def require_machine(connection: Connection, machine_id: int) -> Machine:
     return Machine(*row)._replace(floor=None if row[8] is None else int(row[8]))
 
 
+def owned(connection: Connection, machine_id: int, host_id: int | None) -> Machine:
+    """The machine, if it is this host's; of anybody where none is named.
+
+    Raises:
+        NotFoundError: `no_such_machine`, also for somebody else's.
+    """
+    machine = require_machine(connection, machine_id)
+    if host_id is not None and machine.host_id != host_id:
+        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+    return machine
+
+
 def last_contact(connection: Connection, machine_id: int) -> int | None:
     """When the last report of a machine arrived; none if none ever did."""
     row = connection.execute(

@@ -1,4 +1,4 @@
-"""The cursor of a queue that follows the notices: each is looked at once, none is passed over.
+"""A queue that follows the notices by a cursor: each is looked at once, none is passed over.
 
 What is queued from it goes to webhooks or by mail: both queue in the same way, and send in theirs.
 """
@@ -10,6 +10,8 @@ from typing import Final
 
 from ledger.store.database import Connection
 
+KEEP_SECONDS: Final = 30 * 86_400
+"""How long a row that ended stays in its list; a dead letter itself is a fact and stays."""
 _NOTICES_MAX: Final = 5_000
 
 
@@ -57,3 +59,22 @@ def follow(
         )
         if not everything or count < _NOTICES_MAX:
             return queued
+
+
+def release(connection: Connection, table: str, now: int) -> int:
+    """Make what somebody else claimed due at once, for who is now the only one that sends.
+
+    *table* is that of the queue. The caller commits; returns how many rows there were.
+    """
+    return connection.execute(
+        f"UPDATE {table} SET claimed = false, due_at = %s WHERE claimed",  # noqa: S608 - own names
+        [now],
+    ).rowcount
+
+
+def tidy(connection: Connection, table: str, now: int) -> int:
+    """Forget rows that ended a month ago; the caller commits."""
+    return connection.execute(
+        f"DELETE FROM {table} WHERE ended_at IS NOT NULL AND ended_at <= %s",  # noqa: S608 - own names
+        [now - KEEP_SECONDS],
+    ).rowcount

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ledger.services import accounts, contracts
+from ledger.services import contracts, transfers
 from ledger.services.contracts import Bought
 from ledger.services.ledger import Unit
 
@@ -35,7 +35,7 @@ class Prepaid(NamedTuple):
 
 
 def transfer_once(unit: Unit, sender: int, recipient: int, amount: int) -> Transferred:
-    """`accounts.transfer` under the key (sender, recipient, amount).
+    """`transfers.transfer` under the key (sender, recipient, amount).
 
     Raises:
         RejectedError: `amount_too_small`, `invalid_recipient`.
@@ -44,7 +44,7 @@ def transfer_once(unit: Unit, sender: int, recipient: int, amount: int) -> Trans
     transfer_id = f"once-{recipient}-{amount}-{unit.now}"
 
     def do() -> bytes:
-        accounts.transfer(unit, sender, recipient, amount, transfer_id)
+        transfers.transfer(unit, sender, recipient, amount, transfer_id)
         return transfer_id.encode()
 
     kept, replayed = once(unit, sender, f"transfer/{recipient}/{amount}", do)

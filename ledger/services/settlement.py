@@ -17,7 +17,7 @@ from ledger.domain.events import DisputeResolved, EarningsReleased, FilingRestri
 from ledger.domain.ids import account_stream
 from ledger.domain.money import split
 from ledger.services.checks import turn_to_failed
-from ledger.services.claims import claims_of
+from ledger.services.claims import disputed
 from ledger.services.corrections import Order, load_charge, reverse
 from ledger.services.credit_notes import note_reversals
 from ledger.services.ledger import Unit
@@ -41,7 +41,7 @@ def reversible(connection: Connection, dispute: Dispute) -> list[Part]:
     """
     claims = dispute.claims
     if dispute.by == "platform":
-        claims = claims_of(
+        claims = disputed(
             connection,
             dispute.instance_id,
             dispute.seconds,

@@ -23,7 +23,7 @@ from ledger.domain.ids import account_stream
 from ledger.domain.money import MAX_POSTING_NANOS, NANOS_PER_CENT, format_dollars
 from ledger.domain.payment import top_up_id
 from ledger.errors import NotFoundError, RejectedError
-from ledger.services import accounts, tax_invoices
+from ledger.services import deposits, tax_invoices
 from ledger.services.caps import day_start, read_caps
 from ledger.services.ledger import Unit
 from ledger.services.notices import notice
@@ -244,7 +244,7 @@ def finish(
         case Settled() if status != "settled":
             came = tax_invoices.split_gross(unit.connection, account_id, gross)
             deposit_id = top_up_id(account_id, trigger)
-            accounts.deposit(unit, account_id, came.net, deposit_id, source=SOURCE, tax=came.tax)
+            deposits.deposit(unit, account_id, came.net, deposit_id, source=SOURCE, tax=came.tax)
             settled = TopUpSettled(
                 account_id=account_id,
                 consent_no=consent_no,

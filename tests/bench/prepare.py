@@ -13,7 +13,7 @@ from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import ReportChain, SealedReport
 from ledger.domain.events import MachineSpec
 from ledger.domain.usage import InstanceBlock, Observation
-from ledger.services import accounts, listings, machines, rentals
+from ledger.services import accounts, deposits, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 
@@ -39,7 +39,7 @@ class Fleet:
             host = accounts.open_account(unit, "host")
             for number in range(count):
                 renter = accounts.open_account(unit, f"renter-{number}")
-                accounts.deposit(unit, renter, 10**17, "credit")
+                deposits.deposit(unit, renter, 10**17, "credit")
                 spec = MachineSpec(
                     gpus=8, gpu_name="RTX 4090", gpu_ram_gb=24, cpu_cores=64, ram_gb=512,
                     disk_gb=16_000, up_mbps=10_000, down_mbps=10_000,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapters.cli.main import run
-from ledger.services.accounts import authenticate
+from ledger.services.api_keys import authenticate
 from tests.cli.conftest import Cli
 from tests.support.market import Market
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from ledger.errors import NotFoundError, UnavailableError
-from ledger.services import accounts, rentals
+from ledger.services import accounts, erasure, rentals
 from ledger.services.ledger import Ledger
 from ledger.services.questions import accounts as questions
 from ledger.store.vault import Vault, load_master_key
@@ -68,10 +68,10 @@ def test_an_erased_subject_cannot_be_opened_and_its_books_stay(market: Market) -
     assert vault.get(market.connection, subject, "name") == NAME.encode()
     assert vault.get(market.connection, *reference.split("/", 1)) == b'{"image":"x"}'
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, ada)
+        erasure.erase_subject(unit, ada)
     head = market.head()
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, ada)
+        erasure.erase_subject(unit, ada)
     assert market.head() == head
     for item in ("name", reference.split("/", 1)[1]):
         with pytest.raises(NotFoundError) as error:
@@ -92,7 +92,7 @@ def test_erasing_somebody_who_is_not_there_is_told(market: Market) -> None:
     """An unknown account is `no_such_account`, and nothing is appended."""
     head = market.head()
     with market.ledger.unit() as unit, pytest.raises(NotFoundError) as error:
-        accounts.erase_subject(unit, 99)
+        erasure.erase_subject(unit, 99)
     assert error.value.code == "no_such_account"
     assert market.head() == head
 
@@ -101,7 +101,7 @@ def test_erasing_one_leaves_the_others(market: Market) -> None:
     """Each subject has a key of its own: another's name still opens."""
     ada, grace = market.account(NAME), market.account("Grace Hopper")
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, ada)
+        erasure.erase_subject(unit, ada)
     subjects = [
         row[0]
         for row in market.connection.execute("SELECT subject FROM accounts ORDER BY account_id")

@@ -11,11 +11,12 @@ from functools import partial
 import pytest
 from psycopg import errors
 
-from adapters.jobs import JOBS_LOCK, Leadership
+from adapters.jobs import JOBS_LOCK
 from ledger.errors import CorruptHistoryError, LedgerError
 from ledger.projections.runner import UsageRunner
-from ledger.services import accounts
+from ledger.services import deposits, holds, transfers
 from ledger.services.credit import read_credit
+from ledger.services.leadership import Leadership
 from ledger.services.ledger import Unit
 from tests.e2e.serving import ROOT, wait_for
 from tests.support.market import DOLLAR, START, Market
@@ -169,10 +170,10 @@ def test_simultaneous_transfers_and_holds_never_overdraw(market: Market) -> None
     payee = market.account("payee")
 
     def transfer(number: int) -> Callable[[Unit], object]:
-        return lambda unit: accounts.transfer(unit, payer, payee, DOLLAR, f"t{number}")
+        return lambda unit: transfers.transfer(unit, payer, payee, DOLLAR, f"t{number}")
 
     def hold(number: int) -> Callable[[Unit], object]:
-        return lambda unit: accounts.place_hold(unit, payer, DOLLAR, f"h{number}")
+        return lambda unit: holds.place_hold(unit, payer, DOLLAR, f"h{number}")
 
     commands = [make(number) for number in range(4) for make in (transfer, hold)]
     answers = race(market, *commands)
@@ -190,7 +191,7 @@ def test_simultaneous_deposits_all_count_and_a_repeated_one_once(market: Market)
     account = market.account("rita")
 
     def deposit(name: str) -> Callable[[Unit], object]:
-        return lambda unit: accounts.deposit(unit, account, 3 * DOLLAR, name)
+        return lambda unit: deposits.deposit(unit, account, 3 * DOLLAR, name)
 
     answers = race(market, *map(deposit, ["a", "b", "same", "same", "same", "same"]))
     assert answers == ["done"] * 6
@@ -203,7 +204,7 @@ def test_simultaneous_refunds_give_no_more_than_was_paid(market: Market) -> None
     deposit = f"opening-{account}"
 
     def refund(name: str) -> Callable[[Unit], object]:
-        return lambda unit: accounts.refund(unit, account, deposit, 70 * DOLLAR, name)
+        return lambda unit: deposits.refund(unit, account, deposit, 70 * DOLLAR, name)
 
     assert sorted(race(market, refund("r1"), refund("r2"))) == ["done", "over_credit"]
     assert credit(market, account) == (30 * DOLLAR, 0)
@@ -215,12 +216,12 @@ def test_hold_is_spent_or_released_never_both(market: Market) -> None:
     for number in range(3):
         name = f"h{number}"
         with market.ledger.unit() as unit:
-            accounts.place_hold(unit, account, DOLLAR, name)
+            holds.place_hold(unit, account, DOLLAR, name)
         before, _ = credit(market, account)
         capture, release = race(
             market,
-            partial(accounts.capture_hold, account_id=account, hold_id=name),
-            partial(accounts.release_hold, account_id=account, hold_id=name),
+            partial(holds.capture_hold, account_id=account, hold_id=name),
+            partial(holds.release_hold, account_id=account, hold_id=name),
         )
         assert sorted([capture, release]) == ["done", "hold_closed"]
         status = market.connection.execute(

@@ -15,7 +15,7 @@ from adapters.hostagent.reports import SealedReport
 from ledger.domain.acknowledgement import UsageAnswer
 from ledger.domain.ids import usage_stream
 from ledger.errors import DeclinedError, UnavailableError
-from ledger.services import accounts
+from ledger.services import accounts, api_keys, deposits, transfers
 from ledger.services.usage import SignedReport
 from ledger.store.database import Connection, translating
 from tests.e2e.agents import Flood
@@ -165,11 +165,11 @@ def test_connection_lost_inside_a_command_changes_nothing(
     def open_and_lose() -> None:
         with market.ledger.unit() as unit:
             account = accounts.open_account(unit, "rita")
-            accounts.deposit(unit, account, DOLLAR, "first")
+            deposits.deposit(unit, account, DOLLAR, "first")
             owner.execute(
                 "SELECT pg_terminate_backend(%s, 5000)", [unit.connection.info.backend_pid]
             )
-            accounts.deposit(unit, account, DOLLAR, "second")
+            deposits.deposit(unit, account, DOLLAR, "second")
 
     with pytest.raises(UnavailableError):
         open_and_lose()
@@ -187,9 +187,9 @@ def test_failed_command_leaves_nothing_of_its_first_half(market: Market, owner: 
     def pay_too_much() -> None:
         with market.ledger.unit() as unit:
             payee = accounts.open_account(unit, "payee")
-            accounts.create_key(unit, payee, "renter")
-            accounts.transfer(unit, payer, payee, DOLLAR // 2, "first")
-            accounts.transfer(unit, payer, payee, DOLLAR, "second")
+            api_keys.create_key(unit, payee, "renter")
+            transfers.transfer(unit, payer, payee, DOLLAR // 2, "first")
+            transfers.transfer(unit, payer, payee, DOLLAR, "second")
 
     with pytest.raises(DeclinedError):
         pay_too_much()

@@ -27,7 +27,8 @@ from tests.support.webhooks import Driven, Receiver, register, shown, stored, te
 
 SENDER = """
 import signal, sys, threading
-from adapters.jobs import WEBHOOKS_LOCK, Leadership
+from adapters.jobs import WEBHOOKS_LOCK
+from ledger.services.leadership import Leadership
 from adapters.webhooks.sender import run_webhooks
 from ledger.services.ledger import Ledger, SystemClock
 from ledger.store.database import Database

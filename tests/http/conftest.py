@@ -14,7 +14,7 @@ from litestar.testing import TestClient
 from adapters.hostagent.reports import SealedReport
 from adapters.http.app import attach, build_app
 from ledger.domain.events import Role
-from ledger.services import accounts
+from ledger.services import accounts, api_keys, deposits
 from tests.support.databases import Server
 from tests.support.market import DOLLAR, Market
 
@@ -39,8 +39,8 @@ class Api:
         with market.ledger.unit() as unit:
             for name, role in people:
                 account = self.accounts[name] = accounts.ensure_account(unit, name)
-                accounts.deposit(unit, account, 100 * DOLLAR, f"opening-{account}")
-                self.keys[name] = accounts.create_key(unit, account, role)
+                deposits.deposit(unit, account, 100 * DOLLAR, f"opening-{account}")
+                self.keys[name] = api_keys.create_key(unit, account, role)
 
     def __call__(
         self, who: str | None, method: str, path: str, body: Any = None, **headers: str

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapters.http.app import build_app
-from ledger.services import accounts, invoicing, policies, rentals
+from ledger.services import api_keys, holds, invoicing, policies, rentals
 from tests.http.conftest import Api
 from tests.support.market import START
 from tests.support.volumes import create, offer
@@ -357,13 +357,13 @@ def test_a_key_ends_at_its_second_and_with_its_revocation(api: Api) -> None:
     with market.ledger.unit() as unit:
         for person, role in (("alice", "renter"), ("audrey", "auditor"), ("root", "admin")):
             account = api.accounts[person]
-            api.keys[f"{person}-short"] = accounts.create_key(
+            api.keys[f"{person}-short"] = api_keys.create_key(
                 unit,
                 account,
                 role,  # type: ignore[arg-type]  # a literal in a tuple is a str to mypy
                 expires_at=START + 10,
             )
-            api.keys[f"{person}-gone"] = accounts.create_key(unit, account, role)  # type: ignore[arg-type]
+            api.keys[f"{person}-gone"] = api_keys.create_key(unit, account, role)  # type: ignore[arg-type]
     market.clock.move_to(START + 9)
     for person in ("alice", "audrey", "root"):
         for kind in ("short", "gone"):
@@ -414,7 +414,7 @@ def owned(api: Api) -> dict[str, str]:
     market.run(machine, [instance], 60)
     with market.ledger.unit() as unit:
         rentals.destroy(unit, instance)
-        accounts.place_hold(unit, api.accounts["alice"], 10**9, "mine")
+        holds.place_hold(unit, api.accounts["alice"], 10**9, "mine")
         key_id = unit.connection.execute("SELECT key_id FROM machine_keys").fetchone()
     living = market.rent(api.accounts["alice"], market.machine(host="bob"))
     template = api("alice", "POST", "/v1/templates", {"name": "t", "launch": {}}).json()

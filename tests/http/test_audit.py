@@ -9,7 +9,7 @@ import pytest
 from adapters.http import access
 from adapters.http.access import AccessWriter
 from ledger.errors import UnavailableError
-from ledger.services import access_log, accounts
+from ledger.services import access_log, erasure
 from ledger.services.access_log import Entry
 from tests.contract.test_vault import everything
 from tests.http.conftest import Api
@@ -107,7 +107,7 @@ def test_an_erased_account_has_no_addresses(market: Market) -> None:
     alice = market.account("alice")
     access_log.write(market.ledger, [entry(alice)])
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, alice)
+        erasure.erase_subject(unit, alice)
     access_log.write(market.ledger, [entry(alice, 1)])
     with market.ledger.reading() as connection:
         found = access_log.audit_log(connection, market.ledger.vault, alice)

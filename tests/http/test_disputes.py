@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledger.domain.ids import rfc3339
-from ledger.services import accounts, rentals, witnesses
+from ledger.services import api_keys, rentals, witnesses
 from tests.http.conftest import Api
 from tests.support.disputes import DAY, HOUR, Rental, ran, run_due
 from tests.support.market import START
@@ -247,7 +247,7 @@ def test_credit_notes_and_the_second_person(api: Api, rental: Rental) -> None:
         agreed = api("root", "POST", "/v1/approvals", {"subject": "void USE-00000001"})
         assert agreed.status_code == 201
     with market.ledger.unit() as unit:
-        api.keys["boss"] = accounts.create_key(unit, api.accounts["eve"], "admin")
+        api.keys["boss"] = api_keys.create_key(unit, api.accounts["eve"], "admin")
     api("boss", "POST", "/v1/approvals", {"subject": "void USE-00000001"})
     voided = api("root", "POST", "/v1/credit-notes", void).json()
     assert (voided["voids"], voided["approved_by"]) == (True, f"account-{api.accounts['eve']}")

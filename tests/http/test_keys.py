@@ -303,9 +303,9 @@ def test_it_outlives_a_stop_and_no_end_by_others(api: Api) -> None:
     api.keys["inside"] = mine["instance_api_key"]
     path = f"/v1/instances/{mine['instance_id']}"
     with api.market.ledger.unit() as unit:
-        from ledger.services import accounts  # noqa: PLC0415 - beside its only use
+        from ledger.services import transfers  # noqa: PLC0415 - beside its only use
 
-        accounts.transfer(unit, api.accounts["alice"], api.accounts["carol"], 99 * DOLLAR, "t")
+        transfers.transfer(unit, api.accounts["alice"], api.accounts["carol"], 99 * DOLLAR, "t")
     exhaust(api.market.ledger)
     assert api("inside", "GET", path).status_code == 200
     api("root", "DELETE", f"{path}?reason=test")

@@ -11,7 +11,7 @@ from adapters.hostagent.reports import constant_block
 from adapters.http.app import build_app
 from adapters.http.wire import Body
 from ledger.domain.usage import decode_stored
-from ledger.services import accounts, listings
+from ledger.services import deposits, listings
 from ledger.services.questions import usage
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
@@ -84,7 +84,7 @@ def test_transfers_end_where_usage_is_not_folded(api: Api) -> None:
     market.project()
     market.run(machine, [one], 120)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, DOLLAR, "later")
+        deposits.deposit(unit, alice, DOLLAR, "later")
     assert len(items(api, "root", "/v1/transfers")) == before
     market.project()
     shown = paged(api, "root", "/v1/transfers?", 1)

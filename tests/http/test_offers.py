@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledger.services import accounts, listings, rentals
+from ledger.services import deposits, listings, rentals
 from ledger.services.questions.offer_fields import OPERATORS, fields
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
@@ -669,5 +669,5 @@ def test_what_was_rented_over_http_is_rebuilt(api: Api) -> None:
     api("alice", "PUT", f"/v1/instances/{made[0]}/bid", {"price": None})
     market.run(machine, [made[1]], 60)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, api.accounts["alice"], DOLLAR, "later")
+        deposits.deposit(unit, api.accounts["alice"], DOLLAR, "later")
     assert market.rebuild().equal

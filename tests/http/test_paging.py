@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledger.services import accounts, invoicing, policies, rentals
+from ledger.services import holds, invoicing, policies, rentals
 from tests.http.conftest import Api
 from tests.http.test_access import paths
 from tests.support.market import START
@@ -315,7 +315,7 @@ def test_a_cursor_does_not_open_what_is_not_yours(api: Api) -> None:
     with api.market.ledger.unit() as unit:
         for person in ("alice", "carol"):
             for number in range(3):
-                accounts.place_hold(unit, api.accounts[person], 10**9, f"{person}-{number}")
+                holds.place_hold(unit, api.accounts[person], 10**9, f"{person}-{number}")
     cursor = api("alice", "GET", "/v1/holds?limit=1").json()["next_cursor"]
     shown = api("carol", "GET", f"/v1/holds?cursor={cursor}").json()["items"]
     assert {one["hold_id"].partition("-")[0] for one in shown} == {"carol"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ledger.services import accounts, listings, machines, policies, rentals
+from ledger.services import deposits, listings, machines, policies, rentals
 from tests.http.conftest import Api
 from tests.http.test_paging import check, walk
 from tests.support.market import DOLLAR, START
@@ -26,7 +26,7 @@ class Contract:
         self.market = api.market
         self.alice = api.accounts["alice"]
         with self.market.ledger.unit() as unit:
-            accounts.deposit(unit, self.alice, 10_000 * DOLLAR, "more")
+            deposits.deposit(unit, self.alice, 10_000 * DOLLAR, "more")
         self.machine = self.market.machine(host="bob", gpu_hour=DOLLAR, storage=0, up=0, down=0)
         self.instance = self.market.rent(self.alice, self.machine, disk_gb=1)
         self.market.confirm(self.machine, self.instance)

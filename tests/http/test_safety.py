@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.simulation.gateway import MemoryGateway
 from ledger.domain.ids import rfc3339
-from ledger.services import accounts, policies, rentals
+from ledger.services import holds, policies, rentals
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
 
@@ -48,7 +48,7 @@ def test_a_consent_is_given_used_and_withdrawn(api: Api) -> None:
     """Nothing is charged before the consent; after it every charge is listed with its trigger."""
     alice, gateway = api.accounts["alice"], MemoryGateway()
     with api.market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 98 * DOLLAR, "h")
+        holds.place_hold(unit, alice, 98 * DOLLAR, "h")
     policies.top_up(api.market.ledger, gateway)
     missing = api("alice", "GET", "/v1/auto-top-up")
     assert (missing.status_code, missing.json()["code"]) == (404, "no_such_consent")
@@ -90,7 +90,7 @@ def test_alerts_say_when_they_may_come_again(api: Api) -> None:
     rented(api)
     alice = api.accounts["alice"]
     with api.market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 92 * DOLLAR, "h")
+        holds.place_hold(unit, alice, 92 * DOLLAR, "h")
     policies.run_due(api.market.ledger)
     body = api("alice", "GET", "/v1/alerts").json()
     assert body == {
@@ -105,7 +105,7 @@ def test_alerts_say_when_they_may_come_again(api: Api) -> None:
         ],
     }
     with api.market.ledger.unit() as unit:
-        accounts.release_hold(unit, alice, "h")
+        holds.release_hold(unit, alice, "h")
     policies.run_due(api.market.ledger)
     (alert,) = api("alice", "GET", "/v1/alerts").json()["items"]
     assert (alert["cleared_at"], alert["armed_at"]) == (rfc3339(START), rfc3339(START + 86_400))

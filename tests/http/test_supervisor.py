@@ -15,7 +15,7 @@ import pytest
 from adapters.supervise import Job, Journal, Pace, supervise
 from ledger.domain.usage import Observation
 from ledger.errors import AuthError, RejectedError, UnavailableError
-from ledger.services import accounts, policies, rentals
+from ledger.services import policies, rentals, transfers
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
 
@@ -383,7 +383,7 @@ def test_without_credit_it_ends(scene: Scene) -> None:
     """An account that cannot pay the first hour rents nothing; exit code 3."""
     with scene.market.ledger.unit() as unit:
         alice, carol = scene.api.accounts["alice"], scene.api.accounts["carol"]
-        accounts.transfer(unit, alice, carol, 9_999 * CENT, "all")
+        transfers.transfer(unit, alice, carol, 9_999 * CENT, "all")
     assert scene.go() == 3
     assert (scene.actions, scene.lines[0]["code"]) == (["refused"], "insufficient_credit")
     assert scene.mine() == []

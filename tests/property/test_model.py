@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from adapters.hostagent.reports import constant_block
 from ledger.domain.usage import TickState
 from ledger.errors import LedgerError
-from ledger.services import accounts, rentals, volume_offers, volumes
+from ledger.services import deposits, holds, rentals, transfers, volume_offers, volumes
 from ledger.services.questions.balances import trial_balance
 from ledger.services.volumes import Mount, NewVolume
 from tests.support.databases import Server
@@ -110,7 +110,7 @@ class Business(RuleBasedStateMachine):
         account, name = self.people[who], self._name()
         for _ in range(2):
             with self.market.ledger.unit() as unit:
-                accounts.deposit(unit, account, dollars * DOLLAR, name)
+                deposits.deposit(unit, account, dollars * DOLLAR, name)
         self.cash[account] += dollars * DOLLAR
 
     @rule(who=st.integers(0, 1), cents=st.integers(1, 300))
@@ -120,7 +120,7 @@ class Business(RuleBasedStateMachine):
         amount = cents * 10_000_000
         allowed = self.available(sender) >= amount
         code = self._do(
-            lambda unit: accounts.transfer(unit, sender, recipient, amount, self._name())
+            lambda unit: transfers.transfer(unit, sender, recipient, amount, self._name())
         )
         assert code == (None if allowed else "insufficient_balance")
         if allowed:
@@ -132,7 +132,7 @@ class Business(RuleBasedStateMachine):
         """A hold never exceeds what is available."""
         account, amount, name = self.people[who], cents * 10_000_000, self._name()
         allowed = self.available(account) >= amount
-        code = self._do(lambda unit: accounts.place_hold(unit, account, amount, name))
+        code = self._do(lambda unit: holds.place_hold(unit, account, amount, name))
         assert code == (None if allowed else "insufficient_credit")
         if allowed:
             self.holds[name] = (account, amount)
@@ -144,15 +144,11 @@ class Business(RuleBasedStateMachine):
         name, (account, amount) = self.holds.popitem()
         if spend:
             self.cash[account] -= amount
-            assert self._do(lambda unit: accounts.capture_hold(unit, account, name)) is None
-            assert (
-                self._do(lambda unit: accounts.release_hold(unit, account, name)) == "hold_closed"
-            )
+            assert self._do(lambda unit: holds.capture_hold(unit, account, name)) is None
+            assert self._do(lambda unit: holds.release_hold(unit, account, name)) == "hold_closed"
         else:
-            assert self._do(lambda unit: accounts.release_hold(unit, account, name)) is None
-            assert (
-                self._do(lambda unit: accounts.capture_hold(unit, account, name)) == "hold_closed"
-            )
+            assert self._do(lambda unit: holds.release_hold(unit, account, name)) is None
+            assert self._do(lambda unit: holds.capture_hold(unit, account, name)) == "hold_closed"
 
     @rule(who=st.integers(0, 1), gb=st.integers(1, 60))
     def keep(self, who: int, gb: int) -> None:

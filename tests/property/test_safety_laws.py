@@ -20,7 +20,7 @@ from ledger.domain.idleness import IDLE_BELOW_PERCENT, idle_tail
 from ledger.domain.money import SECONDS_PER_DAY
 from ledger.errors import LedgerError
 from ledger.projections.usage.state import Meter
-from ledger.services import accounts, rentals, top_up
+from ledger.services import deposits, holds, rentals, top_up
 from ledger.services.top_up import Consent, amount_needed
 from tests.support.databases import Server
 from tests.support.examples import examples
@@ -74,7 +74,7 @@ class Renter(RuleBasedStateMachine):
         """A payment of up to four dollars."""
         self.count += 1
         with self.market.ledger.unit() as unit:
-            accounts.deposit(unit, self.alice, cents * CENT, f"d{self.count}")
+            deposits.deposit(unit, self.alice, cents * CENT, f"d{self.count}")
         self._settle()
 
     @rule(cents=st.integers(1, 400), hours=st.integers(1, 30))
@@ -84,7 +84,7 @@ class Renter(RuleBasedStateMachine):
         try:
             with self.market.ledger.unit() as unit:
                 name = f"h{self.count}"
-                accounts.place_hold(unit, self.alice, cents * CENT, name, seconds=hours * HOUR)
+                holds.place_hold(unit, self.alice, cents * CENT, name, seconds=hours * HOUR)
         except LedgerError:
             return
         self._settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledger.domain.money import SECONDS_PER_DAY
-from ledger.services import accounts, rentals
+from ledger.services import deposits, holds, rentals
 from tests.support.market import DOLLAR, START, Market
 from tests.support.safety import (
     UNWATCHED,
@@ -31,7 +31,7 @@ def unwatched(market: Market, credit: int, gpu_hour: int = 400_000_000) -> tuple
 def pay(market: Market, account: int, nanos: int) -> None:
     """A deposit, in this second."""
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, account, nanos, f"d-{market.head()}")
+        deposits.deposit(unit, account, nanos, f"d-{market.head()}")
 
 
 def test_9_dollars_60_at_40_cents_is_exactly_a_day(market: Market) -> None:
@@ -78,7 +78,7 @@ def test_the_runway_counts_what_is_held_as_gone(market: Market) -> None:
     alice, _, _ = unwatched(market, 20 * DOLLAR)
     act(market)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 11 * DOLLAR, "h", seconds=600)
+        holds.place_hold(unit, alice, 11 * DOLLAR, "h", seconds=600)
     act(market)
     assert notices(market, alice) == [("low_balance_24h", START)]
     act_until(market, START + 600)
@@ -94,7 +94,7 @@ def test_an_alert_waits_for_a_day_since_its_last_notice(market: Market) -> None:
     pay(market, alice, 10 * DOLLAR)
     act(market)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 10 * DOLLAR, "away", seconds=40 * SECONDS_PER_DAY)
+        holds.place_hold(unit, alice, 10 * DOLLAR, "away", seconds=40 * SECONDS_PER_DAY)
     act_until(market, START + 20 * 3_600)
     pay(market, alice, DOLLAR)
     assert [code for code, _ in notices(market, alice)].count("low_balance_24h") == 1

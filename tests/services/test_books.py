@@ -13,7 +13,7 @@ from adapters.export import JournalFormat
 from adapters.hostagent.reports import constant_block
 from ledger.domain.dispute import Authority
 from ledger.errors import LedgerError
-from ledger.services import accounts, corrections
+from ledger.services import corrections, deposits
 from ledger.services.journal import RollUp, journal
 from ledger.services.policies import close_periods
 from ledger.services.questions import books
@@ -295,7 +295,7 @@ def test_deposits_of_tomorrow_are_not_in_the_books_of_today(market: Market) -> N
     alice = market.account("alice", DOLLAR)
     market.clock.move_to(START + DAY)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, DOLLAR, "second")
+        deposits.deposit(unit, alice, DOLLAR, "second")
     with market.ledger.reading() as connection:
         today = books.account_statement(connection, alice, as_of=START)
         tomorrow = books.account_statement(connection, alice, start=START + 1)

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.domain.events import ConnectionPublished, PublishedPort
 from ledger.errors import LedgerError, NotFoundError, RejectedError
-from ledger.services import accounts, connections, rentals
+from ledger.services import connections, erasure, rentals
 from ledger.services.connections import Addresses, WayIn
 from tests.contract.test_vault import everything
 from tests.support.market import DOLLAR, Market
@@ -126,7 +126,7 @@ def test_erasing_the_renter_hides_the_addresses(market: Market, running: tuple[i
     publish(market, instance)
     alice = market.account("alice")
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, alice)
+        erasure.erase_subject(unit, alice)
     found = way_into(market, instance)
     assert found is not None
     assert (found.addresses, found.ports) == (None, [SSH])

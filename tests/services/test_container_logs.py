@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledger.errors import DeclinedError, LedgerError, NotFoundError
-from ledger.services import accounts, container_logs, rentals
+from ledger.services import container_logs, erasure, rentals
 from ledger.services.container_logs import KEEP_SECONDS, TEXT_CHARACTERS_MAX, Options
 from tests.contract.test_vault import everything
 from tests.support.market import DOLLAR, Market
@@ -161,6 +161,6 @@ def test_erasing_the_renter_takes_its_logs(market: Market, rented: tuple[int, in
     upload(market, token)
     alice = market.account("alice")
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, alice)
+        erasure.erase_subject(unit, alice)
     assert_gone(market, token)
     assert waiting(market, machine) == []

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
-from ledger.services import accounts, policies, rentals
+from ledger.services import deposits, holds, policies, rentals, transfers
 from ledger.services.allocation import claims_of
 from ledger.services.ledger import Policy, Unit
 from ledger.services.questions.balances import balance, trial_balance
@@ -66,7 +66,7 @@ def test_the_predicted_dry_second_is_that_of_a_model_with_fractions(
     held, seconds = chance.randrange(1, 1_000_000), chance.randint(1, 60)
     posted = available(market, alice)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, held, "h", seconds=seconds)
+        holds.place_hold(unit, alice, held, "h", seconds=seconds)
 
     def left(at: int) -> int:
         spent = sum((gpu * at) // 1 + (disk * at) // 1 for gpu, disk in burns)
@@ -116,7 +116,7 @@ def test_every_state_that_wants_to_run_stops_at_zero_once(market: Market) -> Non
     market.confirm(machine, running)
     with market.ledger.unit() as unit:
         rentals.stop(unit, stopped)
-        accounts.place_hold(unit, alice, DOLLAR - 100_000, "rest")
+        holds.place_hold(unit, alice, DOLLAR - 100_000, "rest")
     market.clock.move_to(START + 1)
     policies.exhaust(market.ledger)
     policies.exhaust(market.ledger)
@@ -145,7 +145,7 @@ def test_one_account_at_zero_stops_nobody_else(market: Market) -> None:
     for one in (hers, other):
         market.confirm(machine, one)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR, "all")
+        holds.place_hold(unit, alice, DOLLAR, "all")
     policies.exhaust(market.ledger)
     rows = market.connection.execute(
         "SELECT instance_id, status FROM instances ORDER BY instance_id"
@@ -159,10 +159,10 @@ def test_a_start_needs_as_much_as_a_rental(market: Market) -> None:
     one = market.rent(alice, machine)
     with market.ledger.unit() as unit:
         rentals.stop(unit, one)
-        accounts.place_hold(unit, alice, DOLLAR - 859_999_999, "most")
+        holds.place_hold(unit, alice, DOLLAR - 859_999_999, "most")
     refused(market, lambda unit: rentals.start(unit, one), "insufficient_credit")
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, 1, "a-nano")
+        deposits.deposit(unit, alice, 1, "a-nano")
         rentals.start(unit, one)
 
 
@@ -179,7 +179,7 @@ def test_admission_judges_each_start_and_sets_nothing_aside(market: Market) -> N
         "insufficient_credit",
     )
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, 200_000, "a-second-of-burn")
+        deposits.deposit(unit, alice, 200_000, "a-second-of-burn")
         rentals.rent(unit, alice, machine, gpus=1, disk_gb=1)
 
 
@@ -239,10 +239,10 @@ def test_a_hold_sees_seconds_that_were_not_reported_yet(market: Market) -> None:
     market.clock.move_to(START + 60)
     most = DOLLAR - 6_000_000
     refused(
-        market, lambda unit: accounts.place_hold(unit, alice, most + 1, "h"), "insufficient_credit"
+        market, lambda unit: holds.place_hold(unit, alice, most + 1, "h"), "insufficient_credit"
     )
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, most, "h")
+        holds.place_hold(unit, alice, most, "h")
     assert available(market, alice) == 0
 
 
@@ -250,25 +250,25 @@ def test_the_same_capture_again_is_the_first_and_another_is_refused(market: Mark
     """Captured for 3 of 4 gives 1 back; again 3 changes nothing; all else is `hold_closed`."""
     alice = market.account("alice", 10 * DOLLAR)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 4 * DOLLAR, "h")
-        accounts.capture_hold(unit, alice, "h", 3 * DOLLAR)
-        accounts.capture_hold(unit, alice, "h", 3 * DOLLAR)
+        holds.place_hold(unit, alice, 4 * DOLLAR, "h")
+        holds.capture_hold(unit, alice, "h", 3 * DOLLAR)
+        holds.capture_hold(unit, alice, "h", 3 * DOLLAR)
     assert available(market, alice) == 7 * DOLLAR
-    refused(market, lambda unit: accounts.capture_hold(unit, alice, "h"), "hold_closed")
-    refused(market, lambda unit: accounts.release_hold(unit, alice, "h"), "hold_closed")
-    refused(market, lambda unit: accounts.capture_hold(unit, alice, "none"), "no_such_hold")
-    refused(market, lambda unit: accounts.release_hold(unit, alice, "none"), "no_such_hold")
+    refused(market, lambda unit: holds.capture_hold(unit, alice, "h"), "hold_closed")
+    refused(market, lambda unit: holds.release_hold(unit, alice, "h"), "hold_closed")
+    refused(market, lambda unit: holds.capture_hold(unit, alice, "none"), "no_such_hold")
+    refused(market, lambda unit: holds.release_hold(unit, alice, "none"), "no_such_hold")
 
 
 def test_the_same_hold_again_reserves_nothing_even_when_it_is_over(market: Market) -> None:
     """Placing a closed hold's id and amount again is the first hold, not a second one."""
     alice = market.account("alice", 10 * DOLLAR)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR, "h")
-        accounts.capture_hold(unit, alice, "h")
+        holds.place_hold(unit, alice, DOLLAR, "h")
+        holds.capture_hold(unit, alice, "h")
     head = market.head()
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR, "h")
+        holds.place_hold(unit, alice, DOLLAR, "h")
     assert market.head() == head
     assert available(market, alice) == 9 * DOLLAR
 
@@ -277,15 +277,15 @@ def test_a_hold_ends_in_its_second_without_anybody_s_help(market: Market) -> Non
     """One second before its expiry it reserves and can be captured, at it neither (LEDG-07)."""
     alice = market.account("alice", 10 * DOLLAR)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR, "a", seconds=100)
-        accounts.place_hold(unit, alice, DOLLAR, "b", seconds=100)
+        holds.place_hold(unit, alice, DOLLAR, "a", seconds=100)
+        holds.place_hold(unit, alice, DOLLAR, "b", seconds=100)
     market.clock.move_to(START + 99)
     assert available(market, alice) == 8 * DOLLAR
     with market.ledger.unit() as unit:
-        accounts.capture_hold(unit, alice, "a")
+        holds.capture_hold(unit, alice, "a")
     market.clock.move_to(START + 100)
-    refused(market, lambda unit: accounts.capture_hold(unit, alice, "b"), "hold_closed")
-    refused(market, lambda unit: accounts.release_hold(unit, alice, "b"), "hold_closed")
+    refused(market, lambda unit: holds.capture_hold(unit, alice, "b"), "hold_closed")
+    refused(market, lambda unit: holds.release_hold(unit, alice, "b"), "hold_closed")
     assert available(market, alice) == 9 * DOLLAR
 
 
@@ -296,7 +296,7 @@ def test_of_many_at_once_only_so_many_holds_pass_as_there_is_credit(market: Mark
     def place(number: int) -> bool:
         try:
             with market.ledger.unit() as unit:
-                accounts.place_hold(unit, alice, 3 * DOLLAR, f"h{number}")
+                holds.place_hold(unit, alice, 3 * DOLLAR, f"h{number}")
         except DeclinedError:
             return False
         return True
@@ -312,11 +312,11 @@ def test_transfers_move_exactly_and_only_what_is_there(market: Market) -> None:
     bob, carol = market.account("bob"), market.account("carol")
     for _ in range(2):
         with market.ledger.unit() as unit:
-            accounts.transfer(unit, alice, bob, 4 * DOLLAR, "t")
+            transfers.transfer(unit, alice, bob, 4 * DOLLAR, "t")
     assert (available(market, alice), available(market, bob)) == (6 * DOLLAR, 4 * DOLLAR)
 
     def move(sender: int, to: int, amount: int, name: str) -> Callable[[Unit], object]:
-        return lambda unit: accounts.transfer(unit, sender, to, amount, name)
+        return lambda unit: transfers.transfer(unit, sender, to, amount, name)
 
     refused(market, move(alice, bob, 5 * DOLLAR, "t"), "idempotency_conflict")
     refused(market, move(alice, carol, 4 * DOLLAR, "t"), "idempotency_conflict")
@@ -325,8 +325,8 @@ def test_transfers_move_exactly_and_only_what_is_there(market: Market) -> None:
     refused(market, move(alice, bob, 9_999_999, "u"), "amount_too_small")
     refused(market, move(alice, bob, 6 * DOLLAR + 1, "u"), "insufficient_balance")
     with market.ledger.unit() as unit:
-        accounts.transfer(unit, alice, bob, 6 * DOLLAR, "u")
-        accounts.transfer(unit, bob, carol, 10_000_000, "t")
+        transfers.transfer(unit, alice, bob, 6 * DOLLAR, "u")
+        transfers.transfer(unit, bob, carol, 10_000_000, "t")
     assert (available(market, alice), available(market, carol)) == (0, 10_000_000)
     with market.ledger.reading() as connection:
         assert sum(row.debit - row.credit for row in trial_balance(connection)) == 0
@@ -337,23 +337,23 @@ def test_a_refund_takes_unspent_credit_of_its_own_deposit(market: Market) -> Non
     """Bounded by the deposit, by what is available, and booked once per id (LEDG-01)."""
     alice = market.account("alice", 10 * DOLLAR)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, 5 * DOLLAR, "second")
-        accounts.place_hold(unit, alice, 12 * DOLLAR, "h")
+        deposits.deposit(unit, alice, 5 * DOLLAR, "second")
+        holds.place_hold(unit, alice, 12 * DOLLAR, "h")
 
     def back(of: str, amount: int, name: str) -> Callable[[Unit], object]:
-        return lambda unit: accounts.refund(unit, alice, of, amount, name)
+        return lambda unit: deposits.refund(unit, alice, of, amount, name)
 
     refused(market, back("third", DOLLAR, "r"), "no_such_deposit")
     refused(market, back("second", 5 * DOLLAR + 1, "r"), "over_credit")
     refused(market, back("second", 3 * DOLLAR + 1, "r"), "insufficient_balance")
     with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, "second", 3 * DOLLAR, "r")
-        accounts.release_hold(unit, alice, "h")
+        deposits.refund(unit, alice, "second", 3 * DOLLAR, "r")
+        holds.release_hold(unit, alice, "h")
     refused(market, back("second", 2 * DOLLAR + 1, "s"), "over_credit")
     refused(market, back("second", 2 * DOLLAR, "r"), "idempotency_conflict")
     with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, "second", 2 * DOLLAR, "s")
-        accounts.refund(unit, alice, f"opening-{alice}", 10 * DOLLAR, "t")
+        deposits.refund(unit, alice, "second", 2 * DOLLAR, "s")
+        deposits.refund(unit, alice, f"opening-{alice}", 10 * DOLLAR, "t")
     assert available(market, alice) == 0
     assert market.rebuild().equal
 
@@ -365,20 +365,20 @@ def test_a_repeat_with_another_deposit_or_recipient_is_a_conflict(
     """The same id and amount, but of another deposit or to somebody else, is not the same."""
     alice, bob, carol = (market.account(name, 10 * DOLLAR) for name in ("alice", "bob", "carol"))
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, 5 * DOLLAR, "p")
-        accounts.refund(unit, alice, "p", DOLLAR, "r")
-        accounts.transfer(unit, alice, bob, DOLLAR, "t")
+        deposits.deposit(unit, alice, 5 * DOLLAR, "p")
+        deposits.refund(unit, alice, "p", DOLLAR, "r")
+        transfers.transfer(unit, alice, bob, DOLLAR, "t")
     if other == "of":
         again = f"opening-{alice}"
         refused(
             market,
-            lambda unit: accounts.refund(unit, alice, again, DOLLAR, "r"),
+            lambda unit: deposits.refund(unit, alice, again, DOLLAR, "r"),
             "idempotency_conflict",
         )
     else:
         refused(
             market,
-            lambda unit: accounts.transfer(unit, alice, carol, DOLLAR, "t"),
+            lambda unit: transfers.transfer(unit, alice, carol, DOLLAR, "t"),
             "idempotency_conflict",
         )
 
@@ -387,10 +387,10 @@ def test_a_deposit_s_id_belongs_to_its_account(market: Market) -> None:
     """Another account may use the same id; another amount under it is a conflict."""
     alice, bob = market.account("alice"), market.account("bob")
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, DOLLAR, "p")
-        accounts.deposit(unit, bob, 2 * DOLLAR, "p")
+        deposits.deposit(unit, alice, DOLLAR, "p")
+        deposits.deposit(unit, bob, 2 * DOLLAR, "p")
     refused(
-        market, lambda unit: accounts.deposit(unit, alice, 2 * DOLLAR, "p"), "idempotency_conflict"
+        market, lambda unit: deposits.deposit(unit, alice, 2 * DOLLAR, "p"), "idempotency_conflict"
     )
-    refused(market, lambda unit: accounts.deposit(unit, 99, DOLLAR, "p"), "no_such_account")
+    refused(market, lambda unit: deposits.deposit(unit, 99, DOLLAR, "p"), "no_such_account")
     assert (available(market, alice), available(market, bob)) == (DOLLAR, 2 * DOLLAR)

@@ -15,8 +15,8 @@ from ledger.domain.events import (
 )
 from ledger.errors import DeclinedError, LedgerError, NotFoundError, RejectedError
 from ledger.services import approvals, disputes, filing, rentals
-from ledger.services.accounts import erase_subject
 from ledger.services.disputes import Words
+from ledger.services.erasure import erase_subject
 from ledger.services.questions import disputes as ask
 from tests.support.disputes import (
     ADMIN,

@@ -12,7 +12,17 @@ from adapters.hostagent.reports import constant_block
 from ledger.domain.dispute import Authority
 from ledger.domain.ids import parse_rfc3339
 from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
-from ledger.services import accounts, approvals, billing, credit_notes, grants, policies, rentals
+from ledger.services import (
+    approvals,
+    billing,
+    credit_notes,
+    deposits,
+    erasure,
+    grants,
+    holds,
+    policies,
+    rentals,
+)
 from ledger.services.questions.documents import Document, DocumentHead, document, documents
 from tests.support.market import DOLLAR, Market
 
@@ -41,7 +51,7 @@ def taxed(market: Market, name: str, rate_bp: int, credit: int = 0, **profile: A
     with market.ledger.unit() as unit:
         billing.set_tax(unit, account, rate_bp=rate_bp, **profile)
         if credit:
-            accounts.deposit(unit, account, credit, "d")
+            deposits.deposit(unit, account, credit, "d")
     return account
 
 
@@ -109,9 +119,9 @@ def test_the_profile_at_the_second_of_settlement_governs(market: Market) -> None
     alice = taxed(market, "alice", 2_000, 100 * CENT)
     with market.ledger.unit() as unit:
         billing.set_tax(unit, alice, country="DE", rate_bp=1_900)
-        accounts.deposit(unit, alice, 100 * CENT, "e")
+        deposits.deposit(unit, alice, 100 * CENT, "e")
         billing.set_tax(unit, alice, country="DE", rate_bp=1_900, treatment="exempt")
-        accounts.deposit(unit, alice, 100 * CENT, "f")
+        deposits.deposit(unit, alice, 100 * CENT, "f")
     assert [tax for _, _, tax in heads(market, alice)] == [20 * CENT, 19 * CENT, 0]
     assert shown(market, "INV-00000001").rate_bp == 2_000
     assert shown(market, "INV-00000003").treatment == "exempt"
@@ -121,18 +131,18 @@ def test_a_refund_gives_credit_and_tax_back_together(market: Market) -> None:
     """INV-03, INV-04: refundable is what was paid and not refunded; the same refund is one."""
     alice = taxed(market, "alice", 2_000, 100 * CENT)
     with market.ledger.unit() as unit:
-        assert accounts.refund(unit, alice, "d", 60 * CENT, "r1") == "CN-00000001"
-        assert accounts.refund(unit, alice, "d", 60 * CENT, "r1") is None
+        assert deposits.refund(unit, alice, "d", 60 * CENT, "r1") == "CN-00000001"
+        assert deposits.refund(unit, alice, "d", 60 * CENT, "r1") is None
     assert heads(market, alice)[1:] == [("CN-00000001", 50 * CENT, 10 * CENT)]
-    refused(market, lambda unit: accounts.refund(unit, alice, "d", 61 * CENT, "r2"), "over_credit")
+    refused(market, lambda unit: deposits.refund(unit, alice, "d", 61 * CENT, "r2"), "over_credit")
     refused(
         market,
-        lambda unit: accounts.refund(unit, alice, "d", 59 * CENT, "r1"),
+        lambda unit: deposits.refund(unit, alice, "d", 59 * CENT, "r1"),
         "idempotency_conflict",
     )
-    refused(market, lambda unit: accounts.refund(unit, alice, "d", CENT + 1, "x"), "invalid_amount")
+    refused(market, lambda unit: deposits.refund(unit, alice, "d", CENT + 1, "x"), "invalid_amount")
     with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, "d", 60 * CENT, "r3")
+        deposits.refund(unit, alice, "d", 60 * CENT, "r3")
     assert shown(market, "INV-00000001").status == "credited"
     assert market.rebuild().equal
 
@@ -141,15 +151,15 @@ def test_spent_credit_is_not_refunded_with_its_tax(market: Market) -> None:
     """INV-04: only unspent credit goes back, however much of the document is left."""
     alice = taxed(market, "alice", 2_000, 100 * CENT)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 50 * CENT, "h")
-        accounts.capture_hold(unit, alice, "h")
+        holds.place_hold(unit, alice, 50 * CENT, "h")
+        holds.capture_hold(unit, alice, "h")
     refused(
         market,
-        lambda unit: accounts.refund(unit, alice, "d", 61 * CENT, "r"),
+        lambda unit: deposits.refund(unit, alice, "d", 61 * CENT, "r"),
         "insufficient_balance",
     )
     with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, "d", 60 * CENT, "r")
+        deposits.refund(unit, alice, "d", 60 * CENT, "r")
 
 
 def test_a_tax_invoice_is_voided_whole_and_by_two(market: Market) -> None:
@@ -173,9 +183,9 @@ def test_parts_of_a_cent_are_credit_without_a_document(market: Market) -> None:
     """What nobody can have paid has no tax invoice, and where there is tax it is refused."""
     alice, bob = market.account("alice"), taxed(market, "bob", 1)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, CENT + 1, "d")
+        deposits.deposit(unit, alice, CENT + 1, "d")
     assert heads(market, alice) == []
-    refused(market, lambda unit: accounts.deposit(unit, bob, CENT + 1, "d"), "invalid_amount")
+    refused(market, lambda unit: deposits.deposit(unit, bob, CENT + 1, "d"), "invalid_amount")
 
 
 def test_numbers_have_no_gaps_however_many_pay_at_once(market: Market) -> None:
@@ -190,7 +200,7 @@ def test_numbers_have_no_gaps_however_many_pay_at_once(market: Market) -> None:
             for number in range(6):
                 try:
                     with market.ledger.unit() as unit:
-                        accounts.deposit(unit, account, DOLLAR, f"d{number}")
+                        deposits.deposit(unit, account, DOLLAR, f"d{number}")
                         if (account + number) % 3 == 0:
                             raise KeyError(number)  # noqa: TRY301 - the transaction must not commit
                 except KeyError:
@@ -221,13 +231,13 @@ def test_documents_keep_who_stood_on_them(market: Market) -> None:
     with market.ledger.unit() as unit:
         billing.describe_issuer(unit, ISSUER)
         billing.set_customer(unit, alice, old)
-        accounts.deposit(unit, alice, DOLLAR, "d")
+        deposits.deposit(unit, alice, DOLLAR, "d")
     moved = billing.Customer(name="Alice SARL", city="Lyon", country="FR")
     with market.ledger.unit() as unit:
         billing.set_customer(unit, alice, moved)
         billing.set_customer(unit, alice, billing.Customer(name="Alice draft"))
-        accounts.deposit(unit, alice, DOLLAR, "e")
-        accounts.erase_subject(unit, alice)
+        deposits.deposit(unit, alice, DOLLAR, "e")
+        erasure.erase_subject(unit, alice)
     assert shown(market, "INV-00000001").customer == old
     assert shown(market, "INV-00000002").customer.name == "Alice draft"
     assert shown(market, "INV-00000001").issuer == ISSUER
@@ -245,8 +255,8 @@ def test_a_name_on_a_document_outlives_the_account_that_is_erased(market: Market
     """Who never gave details stands on documents by the account's name, also after the erasure."""
     alice, bob = market.account("alice", DOLLAR), market.account("bob")
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, alice)
-        accounts.erase_subject(unit, bob)
+        erasure.erase_subject(unit, alice)
+        erasure.erase_subject(unit, bob)
     assert shown(market, "INV-00000001").customer.name == "alice"
     with market.ledger.reading() as connection:
         erased = billing.read_customer(connection, market.ledger.vault, bob)
@@ -422,8 +432,8 @@ def test_a_debt_is_settled_by_the_next_top_ups_oldest_first(market: Market) -> N
     machine, one = rented(market, alice)
     market.long_run(machine, [one], 2 * HOUR)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, CENT, "h")
-        accounts.capture_hold(unit, alice, "h", DOLLAR)
+        holds.place_hold(unit, alice, CENT, "h")
+        holds.capture_hold(unit, alice, "h", DOLLAR)
     at(market, APRIL + HOUR)
     with market.ledger.unit() as unit:
         rentals.destroy(unit, one)
@@ -437,10 +447,10 @@ def test_a_debt_is_settled_by_the_next_top_ups_oldest_first(market: Market) -> N
 
     assert due() == [0, RATE]  # The other hour below zero is that of the capture.
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, 20 * CENT, "some")
+        deposits.deposit(unit, alice, 20 * CENT, "some")
     assert due()[1] == RATE - 20 * CENT
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, DOLLAR, "all")
+        deposits.deposit(unit, alice, DOLLAR, "all")
     assert due() == [0, 0]
     assert {shown(market, f"USE-0000000{n}").status for n in (1, 2)} == {"paid"}
     assert market.rebuild().equal
@@ -495,8 +505,8 @@ def test_every_document_is_listed_once_page_by_page(market: Market) -> None:
     alice = taxed(market, "alice", 1_900, DOLLAR)
     with market.ledger.unit() as unit:
         for number in range(5):
-            accounts.deposit(unit, alice, DOLLAR, f"d{number}")
-        accounts.refund(unit, alice, "d", 10 * CENT, "r")
+            deposits.deposit(unit, alice, DOLLAR, f"d{number}")
+        deposits.refund(unit, alice, "d", 10 * CENT, "r")
     seen: list[DocumentHead] = []
     with market.ledger.reading() as connection:
         while page := documents(connection, after=seen[-1].position if seen else 0, limit=2):

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.hostagent.reports import constant_block
 from ledger.errors import DeclinedError, IdempotencyError, RejectedError
-from ledger.services import accounts, contracts, policies, rentals
+from ledger.services import contracts, deposits, holds, policies, rentals
 from ledger.services.questions.balances import balance, trial_balance
 from tests.support.market import DOLLAR, START, Market
 from tests.support.safety import UNWATCHED, started, status
@@ -82,7 +82,7 @@ def test_the_predicted_second_is_the_second_it_happens(market: Market) -> None:
     market.rent(alice, machine)
     market.confirm(machine, 1)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR - 1_000_000, "rest")
+        holds.place_hold(unit, alice, DOLLAR - 1_000_000, "rest")
     with market.ledger.reading() as connection:
         assert policies.next_due(connection, START) == START + 10
     market.clock.move_to(START + 9)
@@ -97,7 +97,7 @@ def test_a_late_evaluation_stamps_its_own_second_and_says_so(market: Market) -> 
     one = market.rent(alice, machine)
     market.confirm(machine, one)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR - 1_000_000, "rest")
+        holds.place_hold(unit, alice, DOLLAR - 1_000_000, "rest")
     policies.exhaust(market.ledger)
     market.run(machine, [one], 15, report_seconds=15)
     policies.exhaust(market.ledger)
@@ -127,11 +127,11 @@ def test_a_top_up_allows_a_start_and_never_starts_anything(market: Market) -> No
     one = market.rent(alice, machine)
     market.confirm(machine, one)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR, "all")
+        holds.place_hold(unit, alice, DOLLAR, "all")
     policies.exhaust(market.ledger)
     assert market.connection.execute("SELECT status FROM instances").fetchone() == ("stopped",)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, DOLLAR, "again")
+        deposits.deposit(unit, alice, DOLLAR, "again")
     policies.run_due(market.ledger)
     assert market.connection.execute("SELECT status FROM instances").fetchone() == ("stopped",)
     with market.ledger.unit() as unit:
@@ -143,21 +143,21 @@ def test_holds_are_final_and_expire_for_every_reader(market: Market) -> None:
     """A released, captured or expired hold can never be committed again (LEDG-02, LEDG-07)."""
     alice = market.account("alice", 10 * DOLLAR)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 4 * DOLLAR, "a")
-        accounts.place_hold(unit, alice, 4 * DOLLAR, "a")
-        accounts.place_hold(unit, alice, 2 * DOLLAR, "b", seconds=100)
+        holds.place_hold(unit, alice, 4 * DOLLAR, "a")
+        holds.place_hold(unit, alice, 4 * DOLLAR, "a")
+        holds.place_hold(unit, alice, 2 * DOLLAR, "b", seconds=100)
     assert available(market, alice) == 4 * DOLLAR
     with market.ledger.unit() as unit, pytest.raises(IdempotencyError):
-        accounts.place_hold(unit, alice, 5 * DOLLAR, "a")
+        holds.place_hold(unit, alice, 5 * DOLLAR, "a")
     with market.ledger.unit() as unit:
-        accounts.release_hold(unit, alice, "a")
-        accounts.release_hold(unit, alice, "a")
+        holds.release_hold(unit, alice, "a")
+        holds.release_hold(unit, alice, "a")
         with pytest.raises(RejectedError, match="released"):
-            accounts.capture_hold(unit, alice, "a")
+            holds.capture_hold(unit, alice, "a")
     market.clock.move_to(START + 100)
     assert available(market, alice) == 10 * DOLLAR
     with market.ledger.unit() as unit, pytest.raises(RejectedError) as error:
-        accounts.capture_hold(unit, alice, "b")
+        holds.capture_hold(unit, alice, "b")
     assert error.value.code == "hold_closed"
     policies.run_due(market.ledger)
     assert market.rebuild().equal
@@ -167,9 +167,9 @@ def test_a_capture_may_exceed_its_hold(market: Market) -> None:
     """A larger capture is booked in full, even below zero; a smaller one releases the rest."""
     alice = market.account("alice", 10 * DOLLAR)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 10 * DOLLAR, "a")
-        accounts.capture_hold(unit, alice, "a", 12 * DOLLAR)
-        accounts.capture_hold(unit, alice, "a", 12 * DOLLAR)
+        holds.place_hold(unit, alice, 10 * DOLLAR, "a")
+        holds.capture_hold(unit, alice, "a", 12 * DOLLAR)
+        holds.capture_hold(unit, alice, "a", 12 * DOLLAR)
     assert available(market, alice) == -2 * DOLLAR
     with market.ledger.reading() as connection:
         assert sum(row.debit - row.credit for row in trial_balance(connection)) == 0
@@ -180,11 +180,11 @@ def test_refunds_end_at_what_was_paid(market: Market) -> None:
     alice = market.account("alice", 10 * DOLLAR)
     name = f"opening-{alice}"
     with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, name, 6 * DOLLAR, "r1")
-        accounts.refund(unit, alice, name, 6 * DOLLAR, "r1")
+        deposits.refund(unit, alice, name, 6 * DOLLAR, "r1")
+        deposits.refund(unit, alice, name, 6 * DOLLAR, "r1")
     assert available(market, alice) == 4 * DOLLAR
     with market.ledger.unit() as unit, pytest.raises(RejectedError) as error:
-        accounts.refund(unit, alice, name, 5 * DOLLAR, "r2")
+        deposits.refund(unit, alice, name, 5 * DOLLAR, "r2")
     assert error.value.code == "over_credit"
 
 
@@ -193,5 +193,5 @@ def test_the_same_deposit_twice_is_one_payment(market: Market) -> None:
     alice = market.account("alice", 10 * DOLLAR)
     for _ in range(2):
         with market.ledger.unit() as unit:
-            accounts.deposit(unit, alice, 100 * DOLLAR, "card-1")
+            deposits.deposit(unit, alice, 100 * DOLLAR, "card-1")
     assert available(market, alice) == 110 * DOLLAR

@@ -8,7 +8,7 @@ import pytest
 
 from adapters.hostagent.reports import constant_block
 from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
-from ledger.services import accounts, grants, policies
+from ledger.services import deposits, grants, holds, policies, transfers
 from ledger.services.ledger import Policy, Unit
 from ledger.services.questions.balances import Balance, balance, trial_balance
 from tests.support.market import DOLLAR, START, Market
@@ -111,7 +111,7 @@ def test_paid_credit_survives_what_happens_to_grants_and_listings(market: Market
     market.list_again(machine, gpu_hour=2 * RATE, storage=0)
     with market.ledger.unit() as unit:
         grants.revoke(unit, alice, "b", "over")
-        accounts.deposit(unit, alice, DOLLAR, "more")
+        deposits.deposit(unit, alice, DOLLAR, "more")
     assert seen(market, alice).available == 21 * DOLLAR
     assert left(market, alice) == {"a": 3 * DOLLAR - RATE, "b": 4 * DOLLAR}
 
@@ -122,7 +122,7 @@ def test_the_same_grant_again_is_one_however_much_happens_between(market: Market
     for number in range(5):
         with market.ledger.unit() as unit:
             grants.grant(unit, alice, 7 * DOLLAR, START + 86_400, "2026-03", "monthly")
-            accounts.deposit(unit, alice, DOLLAR, f"d{number}")
+            deposits.deposit(unit, alice, DOLLAR, f"d{number}")
         market.clock.move_to(market.clock() + 60)
     assert seen(market, alice).available == 12 * DOLLAR
     refused(
@@ -206,15 +206,15 @@ def test_usage_before_a_grant_does_not_draw_on_it(market: Market) -> None:
     machine, one = rented(market, alice)
     market.run(machine, [one], 30, report_seconds=30)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR, "before")
-        accounts.capture_hold(unit, alice, "before")
+        holds.place_hold(unit, alice, DOLLAR, "before")
+        holds.capture_hold(unit, alice, "before")
         grants.grant(unit, alice, 5 * DOLLAR, unit.now + HOUR, "g", "welcome")
     assert left(market, alice) == {"g": 5 * DOLLAR}
     market.run(machine, [one], 30, report_seconds=30)
     assert left(market, alice) == {"g": 5 * DOLLAR - RATE * 60 // HOUR + RATE * 30 // HOUR}
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, DOLLAR, "after")
-        accounts.capture_hold(unit, alice, "after")
+        holds.place_hold(unit, alice, DOLLAR, "after")
+        holds.capture_hold(unit, alice, "after")
     assert left(market, alice) == {"g": 4 * DOLLAR - RATE * 60 // HOUR + RATE * 30 // HOUR}
 
 
@@ -224,17 +224,17 @@ def test_promotional_credit_is_neither_refunded_nor_transferred(market: Market) 
     give(market, alice, 5, HOUR)
     more = 3 * DOLLAR + 1
     refused(
-        market, lambda unit: accounts.transfer(unit, alice, bob, more, "t"), "insufficient_balance"
+        market, lambda unit: transfers.transfer(unit, alice, bob, more, "t"), "insufficient_balance"
     )
     with market.ledger.unit() as unit:
-        accounts.transfer(unit, alice, bob, DOLLAR, "t")
+        transfers.transfer(unit, alice, bob, DOLLAR, "t")
     refused(
         market,
-        lambda unit: accounts.refund(unit, alice, f"opening-{alice}", 2 * DOLLAR + 1, "r"),
+        lambda unit: deposits.refund(unit, alice, f"opening-{alice}", 2 * DOLLAR + 1, "r"),
         "insufficient_balance",
     )
     with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, f"opening-{alice}", 2 * DOLLAR, "r")
+        deposits.refund(unit, alice, f"opening-{alice}", 2 * DOLLAR, "r")
     assert seen(market, alice).available == 5 * DOLLAR
     assert seen(market, bob).available == DOLLAR
 

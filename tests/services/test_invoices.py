@@ -8,7 +8,7 @@ import pytest
 
 from adapters.hostagent.reports import constant_block
 from ledger.domain.ids import parse_rfc3339
-from ledger.services import accounts, invoicing, policies, rentals
+from ledger.services import deposits, holds, invoicing, policies, rentals, transfers
 from tests.support.market import DOLLAR, Market
 
 HOUR = 3_600
@@ -226,12 +226,12 @@ def test_movements_between_two_documents_are_all_there(market: Market) -> None:
     other = market.account("carol")
     market.clock.move_to(APRIL + 10)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, account, 50 * DOLLAR, "more")
-        accounts.transfer(unit, account, other, 20 * DOLLAR, "gift")
-        accounts.refund(unit, account, "more", 5 * DOLLAR, "back")
-        accounts.place_hold(unit, account, 9 * DOLLAR, "kept")
-        accounts.place_hold(unit, account, 9 * DOLLAR, "spent")
-        accounts.capture_hold(unit, account, "spent", 7 * DOLLAR)
+        deposits.deposit(unit, account, 50 * DOLLAR, "more")
+        transfers.transfer(unit, account, other, 20 * DOLLAR, "gift")
+        deposits.refund(unit, account, "more", 5 * DOLLAR, "back")
+        holds.place_hold(unit, account, 9 * DOLLAR, "kept")
+        holds.place_hold(unit, account, 9 * DOLLAR, "spent")
+        holds.capture_hold(unit, account, "spent", 7 * DOLLAR)
     at(market, APRIL + 2 * HOUR)
     market.run(machine, [], 1)
     with market.ledger.unit() as unit:
@@ -276,8 +276,8 @@ def test_a_debt_leaves_a_part_unpaid(market: Market) -> None:
     market.confirm(machine, one)
     market.run(machine, [one], HOUR - 300, report_seconds=300)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 10_000_000, "h")
-        accounts.capture_hold(unit, alice, "h", DOLLAR)
+        holds.place_hold(unit, alice, 10_000_000, "h")
+        holds.capture_hold(unit, alice, "h", DOLLAR)
     at(market, APRIL + HOUR)
     (only,) = invoices(market)
     row = market.connection.execute("SELECT total, paid, closing FROM invoices").fetchone()

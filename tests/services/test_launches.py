@@ -18,7 +18,8 @@ from ledger.domain.ids import account_stream
 from ledger.domain.launch import LaunchChange, LaunchConfig
 from ledger.errors import LedgerError, NotFoundError, RejectedError
 from ledger.services import (
-    accounts,
+    api_keys,
+    erasure,
     launch_policies,
     rentals,
     secrets,
@@ -404,11 +405,11 @@ def test_erasing_an_account_takes_every_text_and_leaves_the_books(
     with market.ledger.unit() as unit:
         secrets.set_secret(unit, alice, "T", "hunter2")
         key = ssh_keys.add_key(unit, alice, KEY)
-        accounts.create_key(unit, alice, "renter", name="ada's laptop")
+        api_keys.create_key(unit, alice, "renter", name="ada's laptop")
     template = make_template(market, alice, public=True)
     instance = market.rent(alice, market.machine(), template=template)
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, alice)
+        erasure.erase_subject(unit, alice)
     with market.ledger.reading() as connection:
         vault = market.ledger.vault
         launch = ask.launch(connection, vault, instance, contents=True)
@@ -438,7 +439,7 @@ def test_no_fact_tells_a_text(market: Market, alice: int) -> None:
     with market.ledger.unit() as unit:
         secrets.set_secret(unit, alice, "MY_PRIVATE_NAME", "hunter2-hunter2")
         ssh_keys.add_key(unit, alice, f"{KEY} ada@private-home")
-        accounts.create_key(unit, alice, "renter", name="ada-s-laptop")
+        api_keys.create_key(unit, alice, "renter", name="ada-s-laptop")
     template = make_template(
         market, alice, name="the-quiet-project", launch={"image": "reg.example/quiet"}
     )

@@ -14,7 +14,7 @@ from adapters.mail.smtp import SmtpClient
 from ledger.domain.events import MailDeadLettered, NoticeCode
 from ledger.domain.webhooks import TRIES, Event
 from ledger.errors import LedgerError
-from ledger.services import accounts, billing, mail
+from ledger.services import billing, deposits, erasure, mail
 from ledger.services.mail import Attachment
 from ledger.services.mail.messages import write
 from ledger.services.mail.texts import TEXTS
@@ -93,7 +93,7 @@ def test_the_address_is_in_no_fact_and_can_be_erased(market: Market) -> None:
     rows = market.connection.execute("SELECT state FROM events").fetchall()
     assert not any(b"secret" in bytes(row[0]) for row in rows)
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, alice)
+        erasure.erase_subject(unit, alice)
     with MailServer() as server:
         sender(market.ledger, server).turn()
         assert server.got == []
@@ -143,10 +143,10 @@ def test_a_receipt_comes_with_its_invoice(market: Market) -> None:
     alice = market.account("alice")
     with market.ledger.unit() as unit:
         billing.set_tax(unit, alice, rate_bp=1_900)
-        accounts.deposit(unit, alice, 100 * DOLLAR, "wire-1")
+        deposits.deposit(unit, alice, 100 * DOLLAR, "wire-1")
     choose(market.ledger, alice)
     with market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, 10 * DOLLAR, "wire-2")
+        deposits.deposit(unit, alice, 10 * DOLLAR, "wire-2")
     with MailServer() as server:
         sender(market.ledger, server, attachments_from(market.ledger.vault)).turn()
         (got,) = server.got

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger.domain.payment import SECONDS_PER_WEEK, friday_of
-from ledger.services import accounts, policies, top_up
+from ledger.services import holds, policies, top_up
 from ledger.services.payments import orders
 from ledger.services.payments.reconcile import CLEARING
 from ledger.services.policies import payouts as policy
@@ -58,8 +58,8 @@ def top_up_due(shop: Shop) -> None:
     consent = top_up.Consent(card_of(shop), 5 * DOLLAR, 2 * DOLLAR, 10**6 * DOLLAR)
     with shop.market.ledger.unit() as unit:
         if left:
-            accounts.place_hold(unit, alice, left, f"spent-{unit.now}")
-            accounts.capture_hold(unit, alice, f"spent-{unit.now}")
+            holds.place_hold(unit, alice, left, f"spent-{unit.now}")
+            holds.capture_hold(unit, alice, f"spent-{unit.now}")
         top_up.consent(unit, alice, consent)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledger.domain.dispute import Authority
-from ledger.services import accounts, approvals, credit_notes, grants
+from ledger.services import approvals, credit_notes, deposits, grants, holds
 from ledger.services.payments import returns
 from tests.support.market import DOLLAR
 from tests.support.payments import CENT, Shop, refused
@@ -14,8 +14,8 @@ from tests.support.payments import CENT, Shop, refused
 def spend(shop: Shop, account: int, nanos: int) -> None:
     """Let an account spend credit for good."""
     with shop.market.ledger.unit() as unit:
-        accounts.place_hold(unit, account, nanos, "spent")
-        accounts.capture_hold(unit, account, "spent")
+        holds.place_hold(unit, account, nanos, "spent")
+        holds.capture_hold(unit, account, "spent")
 
 
 def send_back(shop: Shop) -> None:
@@ -202,7 +202,7 @@ def test_voiding_a_card_payment_sends_the_money_back_through_the_processor(shop:
     spend(shop, alice, DOLLAR)
     assert refused(lambda: note(shop, alice, document, 5_000, voids=True)) == "insufficient_balance"
     with shop.market.ledger.unit() as unit:
-        accounts.deposit(unit, alice, DOLLAR, "more")
+        deposits.deposit(unit, alice, DOLLAR, "more")
     assert note(shop, alice, document, 5_000, voids=True) == "CN-00000002"
     shop.run()
     assert credits(shop) == [
@@ -376,6 +376,6 @@ def test_a_deposit_paid_by_card_goes_back_through_the_processor_only(shop: Shop)
 
     def refund() -> None:
         with shop.market.ledger.unit() as unit:
-            accounts.refund(unit, alice, payment_id, DOLLAR, "r")
+            deposits.refund(unit, alice, payment_id, DOLLAR, "r")
 
     assert refused(refund) == "paid_by_card"

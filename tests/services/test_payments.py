@@ -8,7 +8,7 @@ import pytest
 
 from ledger.domain.events import PaymentOrdered, PaymentSettled
 from ledger.errors import RejectedError
-from ledger.services import accounts, billing, policies, top_up
+from ledger.services import billing, deposits, policies, top_up
 from ledger.services.payments import booking, orders
 from ledger.services.payments.gateway import Declined, Page, PaymentSeen, Settled
 from tests.support.market import DOLLAR
@@ -268,7 +268,7 @@ def test_ids_of_payments_are_not_for_other_deposits(shop: Shop) -> None:
     alice = shop.market.account("alice")
     for deposit_id in ("pay-1", f"top-up-{alice}-3"):
         with pytest.raises(RejectedError), shop.market.ledger.unit() as unit:
-            accounts.deposit(unit, alice, DOLLAR, deposit_id)
+            deposits.deposit(unit, alice, DOLLAR, deposit_id)
 
 
 def test_every_credit_traces_to_its_order(shop: Shop) -> None:

@@ -18,6 +18,7 @@ from ledger.services.questions.balances import balance, trial_balance
 from ledger.services.questions.transfers import transfers
 from ledger.services.questions.usage import charges
 from tests.support.market import DOLLAR, START, Market
+from tests.support.trust import inventory_of, report, verify
 
 DAY = 86_400
 MONTH = 30 * DAY
@@ -252,6 +253,38 @@ def test_a_renter_loses_nothing_when_the_host_breaks_the_contract(market: Market
     chain = market.chains[machine]
     market.deliver(chain.seal(chain.sealed_until, 0, [], [seen]))
     assert unreserve(market, one) == 288 * DOLLAR
+    in_balance(market)
+
+
+def leave_by_cancelling(unit: Unit, instance: int) -> None:
+    """Give the reservation up and go on renting."""
+    contracts.unreserve(unit, instance)
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [pytest.param(leave_by_cancelling, id="cancelled"), pytest.param(rentals.destroy, id="gone")],
+)
+@pytest.mark.parametrize(("is_deverified", "kept"), [(True, 0), (False, 75_600_000_000)])
+def test_a_machine_that_lost_its_verification_keeps_nothing_of_what_remains(
+    market: Market, leave: Callable[[Unit, int], None], is_deverified: bool, kept: int
+) -> None:
+    """INV-02: after 15 days of a $576 month all $288 come back, where others keep 1.05 · 72."""
+    alice, machine = market_of_days(market)
+    report(market, machine, inventory=inventory_of(machine))
+    verify(market, machine)
+    one = market.rent(alice, machine)
+    market.confirm(machine, one)
+    reserve(market, one, seconds=MONTH)
+    market.long_run(machine, [one], 15 * DAY)
+    if is_deverified:
+        report(market, machine, inventory=inventory_of(machine, ram_mib=8_000))
+    before = available(market, alice)
+    with market.ledger.unit() as unit:
+        leave(unit, one)
+    assert available(market, alice) - before == 288 * DOLLAR - kept
+    row = market.connection.execute("SELECT reason = 'no_penalty', kept FROM reservations")
+    assert row.fetchone() == (is_deverified, kept)
     in_balance(market)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.simulation.gateway import MemoryGateway
 from ledger.errors import LedgerError, RejectedError
-from ledger.services import accounts, billing, caps, policies, rentals, top_up
+from ledger.services import billing, caps, deposits, holds, policies, rentals, top_up
 from ledger.services.payments.gateway import Order, Outcome, Settled
 from ledger.services.policies import top_ups
 from ledger.services.questions.balances import balance
@@ -142,7 +142,7 @@ def test_no_transaction_is_open_while_the_processor_is_asked(market: Market) -> 
     class Slow(MemoryGateway):
         def charge(self, order: Order) -> Outcome:
             with market.ledger.unit() as unit:
-                accounts.deposit(unit, order.account_id, DOLLAR, "meanwhile")
+                deposits.deposit(unit, order.account_id, DOLLAR, "meanwhile")
             return super().charge(order)
 
     alice = market.account("alice")
@@ -244,7 +244,7 @@ def test_a_success_ends_the_row_of_failures(market: Market) -> None:
         act_until(market, market.clock() + HOUR, gateway)
         assert topics(market, "top_up.settled.v1") == number + 1
         with market.ledger.unit() as unit:
-            accounts.place_hold(unit, alice, 6 * DOLLAR - 1, f"h{number}")
+            holds.place_hold(unit, alice, 6 * DOLLAR - 1, f"h{number}")
     assert topics(market, "top_up.failed.v1") == 4
     assert notices(market, alice, "top_up_off") == []
 
@@ -300,7 +300,7 @@ def test_the_cap_of_the_day_counts_the_tax_as_well(
     with market.ledger.unit() as unit:
         spent = min(available(market, alice), 2 * DOLLAR)
         if spent:
-            accounts.place_hold(unit, alice, spent, "h")
+            holds.place_hold(unit, alice, spent, "h")
     act(market, START + 60, gateway)
     assert [order.cents for order in gateway.asked] == cents
 
@@ -314,7 +314,7 @@ def test_the_account_s_own_cap_on_the_day_binds_top_ups_too(market: Market) -> N
     agree(market, alice)
     act(market, gateway=gateway)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 2 * DOLLAR, "h")
+        holds.place_hold(unit, alice, 2 * DOLLAR, "h")
     act(market, START + 60, gateway)
     assert [order.cents for order in gateway.asked] == [200]
     act(market, MIDNIGHT, gateway)
@@ -413,7 +413,7 @@ def test_a_top_up_in_the_second_of_exhaustion_comes_too_late(market: Market) -> 
     act_until(market, START + HOUR - 1, gateway)
     agree(market, alice)
     with market.ledger.unit() as unit:
-        accounts.place_hold(unit, alice, 277_778, "rest")
+        holds.place_hold(unit, alice, 277_778, "rest")
     act(market, gateway=gateway)
     row = market.connection.execute("SELECT status, reason FROM instances").fetchone()
     assert row == ("stopped", "zero_balance")

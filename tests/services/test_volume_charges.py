@@ -10,7 +10,7 @@ import pytest
 from ledger.domain.events import InvoiceIssued, UsageStatementIssued, VolumeDestroyed
 from ledger.errors import DeclinedError, NotFoundError
 from ledger.projections.runner import UsageRunner
-from ledger.services import accounts, caps, explain, filing, invoicing, policies, rentals, volumes
+from ledger.services import caps, explain, filing, holds, invoicing, policies, rentals, volumes
 from ledger.services.credit import read_credit
 from ledger.services.ledger import Policy, read_policy
 from ledger.services.questions import balances, transfers, usage
@@ -339,7 +339,7 @@ def test_everything_is_folded_again_as_it_was(market: Market) -> None:
     one = create(market, alice, offered)
     with market.ledger.unit() as unit:
         two = volumes.clone(unit, one, offered, name="copy")
-        accounts.place_hold(unit, alice, DOLLAR, "h")
+        holds.place_hold(unit, alice, DOLLAR, "h")
     instance = market.rent(alice, machine, gpus=1, mounts=[Mount("/a", one), Mount("/b", two)])
     market.run(machine, [instance], 1_800)
     with market.ledger.unit() as unit:

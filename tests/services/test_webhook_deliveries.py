@@ -13,8 +13,9 @@ import pytest
 
 from ledger.domain.webhooks import TRIES
 from ledger.errors import NotFoundError, RejectedError
-from ledger.services import accounts, rentals, webhooks
-from ledger.services.webhooks.queue import KEEP_SECONDS, LEASE_SECONDS
+from ledger.services import erasure, rentals, webhooks
+from ledger.services.news import KEEP_SECONDS
+from ledger.services.webhooks.queue import LEASE_SECONDS
 from tests.support.market import DOLLAR, START, Market
 from tests.support.webhooks import (
     claim,
@@ -122,7 +123,7 @@ def test_what_belonged_to_an_erased_person_is_not_sent(market: Market, alice: in
     tell(market.ledger, alice, "idle")
     tell(market.ledger, carol, "idle")
     with market.ledger.unit() as unit:
-        accounts.erase_subject(unit, alice)
+        erasure.erase_subject(unit, alice)
     assert [one.webhook_id for one in claim(market.ledger)] == [other]
     assert stored(market.ledger, webhook, "pending") == []
     assert shown(market.ledger, webhook).url is None

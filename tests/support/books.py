@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from adapters.export import JournalFormat, write_journal
-from ledger.services import accounts, rentals
+from ledger.services import holds, rentals, transfers
 from ledger.services.journal import RollUp, journal
 from tests.support.market import DOLLAR, Market
 
@@ -35,9 +35,9 @@ def business(market: Market) -> tuple[int, int, int]:
     machine = market.machine("bob", gpu_hour=333_333_333)
     bob = market.account("bob")
     with market.ledger.unit() as unit:
-        accounts.transfer(unit, alice, carol, 12_345_678_901, "lunch")
-        accounts.place_hold(unit, carol, 3 * DOLLAR, "job-1")
-        accounts.capture_hold(unit, carol, "job-1", 1_000_000_001)
+        transfers.transfer(unit, alice, carol, 12_345_678_901, "lunch")
+        holds.place_hold(unit, carol, 3 * DOLLAR, "job-1")
+        holds.capture_hold(unit, carol, "job-1", 1_000_000_001)
     one = market.rent(alice, machine)
     market.confirm(machine, one)
     market.run(machine, [one], 14_400, up=1_500, down=250_000, report_seconds=300)

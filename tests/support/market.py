@@ -12,7 +12,7 @@ from ledger.domain.events import AnyFact, MachineSpec
 from ledger.domain.usage import MAX_WINDOW_SECONDS, InstanceBlock, Observation, TickState
 from ledger.projections.rebuild import RebuildResult
 from ledger.projections.runner import UsageRunner
-from ledger.services import accounts, listings, machines, rentals
+from ledger.services import accounts, deposits, listings, machines, rentals
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.codec import decode_fact
@@ -56,7 +56,7 @@ class Market:
         with self.ledger.unit() as unit:
             account = accounts.ensure_account(unit, name)
             if credit:
-                accounts.deposit(unit, account, credit, f"opening-{account}")
+                deposits.deposit(unit, account, credit, f"opening-{account}")
         return account
 
     def machine(

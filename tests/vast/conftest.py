@@ -10,7 +10,7 @@ import pytest
 from litestar import Litestar
 
 from ledger.domain.events import Role
-from ledger.services import accounts
+from ledger.services import api_keys
 from tests.http.conftest import Api, api, app
 from tests.support.market import DOLLAR, Market
 from tests.support.offers import describe
@@ -66,7 +66,7 @@ def person(
     def make(name: str, role: Role) -> Client:
         account = market.account(name, 100 * DOLLAR)
         with market.ledger.unit() as unit:
-            key = accounts.create_key(unit, account, role)
+            key = api_keys.create_key(unit, account, role)
         clients.append(Client(runner, tmp_path / f"{name}-{role}", loopback.url, key))
         return clients[-1]
 

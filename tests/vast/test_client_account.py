@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ledger.errors import LedgerError
-from ledger.services import accounts
+from ledger.services import api_keys
 from ledger.services.questions import launches
 from tests.http.test_launches import KEY
 from tests.support.market import Market
@@ -43,7 +43,7 @@ def alive(market: Market, key: str) -> bool:
     """Whether the ledger knows somebody by this key now."""
     with market.ledger.reading() as connection:
         try:
-            accounts.authenticate(connection, key, market.clock())
+            api_keys.authenticate(connection, key, market.clock())
         except LedgerError:
             return False
     return True

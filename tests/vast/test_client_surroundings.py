@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.domain.events import PublishedPort
-from ledger.services import accounts, connections, container_logs, jobs
+from ledger.services import api_keys, connections, container_logs, jobs
 from ledger.services.connections import Addresses
 from ledger.services.questions import volumes as ask
 from tests.http.test_launches import KEY
@@ -98,7 +98,7 @@ def test_templates_variables_and_keys(
     out = alice("create", "api-key", "--name", "ci", "--permission_file", str(grants)).out
     key = "glk_" + out.partition("glk_")[2].partition("'")[0].partition('"')[0]
     with market.ledger.reading() as connection:
-        principal = accounts.authenticate(connection, key, market.clock())
+        principal = api_keys.authenticate(connection, key, market.clock())
     assert [one.scope for one in principal.grants or ()] == ["instance_read", "misc"]
     assert "ci" in alice("show", "api-keys").out
     for other in (key, rented["instance_api_key"]):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from ledger.services import accounts, caps
+from ledger.services import caps, deposits, transfers
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
 from tests.vast.conftest import good_machine
@@ -33,7 +33,7 @@ def movements(api: Api) -> None:
     """Another transfer of Alice's."""
     with api.market.ledger.unit() as unit:
         reference = f"gift-{api.market.head()}"
-        accounts.transfer(unit, api.accounts["alice"], api.accounts["bob"], DOLLAR, reference)
+        transfers.transfer(unit, api.accounts["alice"], api.accounts["bob"], DOLLAR, reference)
     api.market.clock.move_to(api.market.clock() + 1)
 
 
@@ -94,8 +94,8 @@ def moved(api: Api) -> Api:
     for number, amount in enumerate((3 * DOLLAR, 30 * DOLLAR, 5 * CENT)):
         api.market.clock.move_to(START + 10 * number)
         with api.market.ledger.unit() as unit:
-            accounts.transfer(unit, alice, bob, amount, f"gift-{number}")
-            accounts.deposit(unit, alice, 2 * amount, f"paid-{number}")
+            transfers.transfer(unit, alice, bob, amount, f"gift-{number}")
+            deposits.deposit(unit, alice, 2 * amount, f"paid-{number}")
     return api
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from ledger.services import accounts, contracts, templates
+from ledger.services import contracts, deposits, templates, transfers
 from ledger.services.questions import balances, usage
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
@@ -138,9 +138,9 @@ def test_movements_have_the_signs_of_the_client(api: Api) -> None:
     market, alice, bob = api.market, api.accounts["alice"], api.accounts["bob"]
     instance = market.rent(alice, good_machine(market, gpu_hour=DOLLAR))
     with market.ledger.unit() as unit:
-        accounts.refund(unit, alice, f"opening-{alice}", 10 * DOLLAR, "back-1")
-        accounts.transfer(unit, alice, bob, 5 * DOLLAR, "gift-1")
-        accounts.transfer(unit, bob, alice, 2 * DOLLAR, "gift-2")
+        deposits.refund(unit, alice, f"opening-{alice}", 10 * DOLLAR, "back-1")
+        transfers.transfer(unit, alice, bob, 5 * DOLLAR, "gift-1")
+        transfers.transfer(unit, bob, alice, 2 * DOLLAR, "gift-2")
         contracts.reserve(unit, instance, amount=50 * DOLLAR)
         contracts.unreserve(unit, instance)
     window = {"when": {"gte": START, "lte": market.clock()}}
@@ -190,7 +190,7 @@ def test_invoice_search_filters(api: Api) -> None:
     alice, bob = api.accounts["alice"], api.accounts["bob"]
     for number, amount in enumerate((10 * DOLLAR, 5 * DOLLAR)):
         with api.market.ledger.unit() as unit:
-            accounts.transfer(unit, alice, bob, amount, f"gift-{number}")
+            transfers.transfer(unit, alice, bob, amount, f"gift-{number}")
         api.market.clock.move_to(START + 10)
     for filters, count in FILTERS:
         rows = get(api, "/api/v0/invoices", select_cols=["*"], select_filters=filters)

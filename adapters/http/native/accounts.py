@@ -25,7 +25,7 @@ from adapters.http.wire import (
 from ledger.domain.money import format_dollars
 from ledger.domain.permissions import parse_permissions, show_permissions
 from ledger.errors import ForbiddenError
-from ledger.services import accounts as use_cases
+from ledger.services import accounts, api_keys, erasure
 from ledger.services.ledger import Unit
 from ledger.services.questions import accounts as ask
 from ledger.services.questions import balances, books
@@ -198,7 +198,7 @@ async def open_account(call: Caller, data: JSONBody[NewAccount]) -> Response[Acc
     """Open an account under a new name (`name_taken` otherwise)."""
 
     def do(unit: Unit) -> Account:
-        account_id = use_cases.open_account(unit, data.name, currency=data.currency)
+        account_id = accounts.open_account(unit, data.name, currency=data.currency)
         return render(Account, ask.account(unit.connection, unit.vault, account_id))
 
     return await call.command(do, 201)
@@ -238,7 +238,7 @@ async def erase(call: Caller, account_id: FromPath[int]) -> Response[Account]:
     """Destroy the key of an account's personal data; its books stay as they are."""
 
     def do(unit: Unit) -> Account:
-        use_cases.erase_subject(unit, account_id)
+        erasure.erase_subject(unit, account_id)
         return render(Account, ask.account(unit.connection, unit.vault, account_id))
 
     return await call.command(do)
@@ -256,10 +256,10 @@ async def make_key(call: Caller, data: JSONBody[NewKey]) -> Response[KeySecret]:
         raise ForbiddenError("not_authorized", message)
     expires_at = instant(data.expires_at, "expires_at")
     grants = None if data.permissions is None else parse_permissions(data.permissions)
-    use_cases.require_not_more(call.principal, grants=grants, expires_at=expires_at)
+    api_keys.require_not_more(call.principal, grants=grants, expires_at=expires_at)
 
     def do(unit: Unit) -> KeySecret:
-        key = use_cases.create_key(
+        key = api_keys.create_key(
             unit, account_id, data.role, expires_at=expires_at, grants=grants, name=data.name
         )
         return KeySecret(key=key, account_id=account_id, role=data.role)
@@ -292,7 +292,7 @@ async def revoke_key(
     account = call.account(account_id)
 
     def do(unit: Unit) -> Revoked:
-        use_cases.revoke_key(unit, account, key_id)
+        api_keys.revoke_key(unit, account, key_id)
         return Revoked(key_id=key_id)
 
     return await call.command(do)
@@ -307,7 +307,7 @@ async def rename_key(
 
     def do(unit: Unit) -> Named:
         _require_not_more(call, unit, account, key_id)
-        use_cases.rename_key(unit, account, key_id, data.name)
+        api_keys.rename_key(unit, account, key_id, data.name)
         return Named(key_id=key_id)
 
     return await call.command(do)
@@ -327,19 +327,19 @@ async def reset_key(
 
     def do(unit: Unit) -> KeySecret:
         known = _require_not_more(call, unit, account, key_id)
-        key = use_cases.reset_key(unit, account, key_id)
+        key = api_keys.reset_key(unit, account, key_id)
         return KeySecret(key=key, account_id=account, role=known.role)
 
     return await call.command(do, secret=True)
 
 
-def _require_not_more(call: Call, unit: Unit, account_id: int, key_id: str) -> use_cases.KnownKey:
+def _require_not_more(call: Call, unit: Unit, account_id: int, key_id: str) -> api_keys.KnownKey:
     """The key that is to be changed, if it may no more than the caller's."""
-    known = use_cases.require_key(unit.connection, account_id, key_id)
+    known = api_keys.require_key(unit.connection, account_id, key_id)
     if not call.is_admin and known.role != call.principal.role:
         message = f"a key of role {call.principal.role} changes keys of its own role"
         raise ForbiddenError("not_authorized", message)
-    use_cases.require_not_more(call.principal, grants=known.grants, expires_at=known.expires_at)
+    api_keys.require_not_more(call.principal, grants=known.grants, expires_at=known.expires_at)
     return known
 
 

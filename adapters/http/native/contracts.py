@@ -10,9 +10,9 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
 from adapters.http.call import ANYONE, RENTER, Caller, allowed
-from adapters.http.native import instances
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
-from adapters.http.native.instances import Instance, require_own
+from adapters.http.native.instances import Instance, command
+from adapters.http.native.own import require_own, visible
 from adapters.http.wire import (
     Body,
     Dollars,
@@ -228,7 +228,7 @@ async def unreserve(call: Caller, instance_id: FromPath[int]) -> Response[EndedR
 )
 async def list_reservations(call: Caller, instance_id: FromPath[int]) -> Reservations:
     """List all reservations of an instance with what they consumed, oldest first."""
-    await instances.visible(call, instance_id)
+    await visible(call, instance_id)
     found = await call.question(lambda connection: market.reservations(connection, instance_id))
     return Reservations(reservations=[render(Reservation, one) for one in found])
 
@@ -317,7 +317,7 @@ async def reject(call: Caller, instance_id: FromPath[int]) -> Response[Instance]
 
 
 async def _answer(call: Caller, instance_id: int, *, is_accepted: bool) -> Response[Instance]:
-    return await instances.command(
+    return await command(
         call,
         instance_id,
         lambda unit, one: contracts.answer_price_increase(unit, one, accept=is_accepted),

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from adapters.http.call import ANYONE, RENTER, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
-from adapters.http.native.instances import require_own
+from adapters.http.native.own import require_own
 from adapters.http.wire import Body, Dollars, Id, Instant, Page, decode_cursor, instant, page_of
 from ledger.domain.events import Frequency, JobAction, JobPlan
 from ledger.domain.ids import rfc3339

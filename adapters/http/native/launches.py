@@ -11,7 +11,9 @@ from litestar.params import FromPath, JSONBody
 
 from adapters.http.call import ANYONE, RENTER, Caller, allowed
 from adapters.http.native.accounts import AccountFilter
-from adapters.http.native.instances import Instance, ask_registry, require_own, shown, visible
+from adapters.http.native.instances import Instance, shown
+from adapters.http.native.own import require_own, visible
+from adapters.http.native.renting import ask_registry
 from adapters.http.wire import Body, Id, Instant, render
 from ledger.domain.launch import Args, Env, Image, LaunchChange, LaunchConfig
 from ledger.errors import RejectedError

@@ -12,13 +12,11 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from adapters.http.call import HOST, RENTER, Caller, allowed
-from adapters.http.native.instances import require_own
+from adapters.http.native.own import own_machine, require_own
 from adapters.http.wire import Body, Instant
 from ledger.domain.ids import rfc3339
-from ledger.errors import NotFoundError
 from ledger.services import container_logs as use_cases
 from ledger.services.ledger import Ledger, Unit
-from ledger.services.machines import require_machine
 from ledger.store.database import Connection
 
 
@@ -108,9 +106,7 @@ async def list_log_requests(call: Caller, machine_id: FromPath[int]) -> LogReque
     ledger, now = call.ledger, call.ledger.clock()
 
     def run(connection: Connection) -> list[use_cases.LogRequest]:
-        machine = require_machine(connection, machine_id)
-        if not call.is_admin and machine.host_id != call.principal.account_id:
-            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+        own_machine(call, connection, machine_id)
         return use_cases.open_requests(connection, ledger.vault, machine_id, now)
 
     found = await call.question(run)

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from adapters.http.call import ANYONE, HOST, Caller, allowed
 from adapters.http.native.accounts import Cursor, Limit, Revoked
+from adapters.http.native.own import own_machine, seen_machine
 from adapters.http.once import carry_out
 from adapters.http.wire import (
     Body,
@@ -33,7 +34,6 @@ from ledger.domain.acknowledgement import Desired
 from ledger.domain.events import MachineSpec
 from ledger.domain.hardware import Inventory
 from ledger.domain.money import parse_dollars, parse_fee
-from ledger.errors import NotFoundError
 from ledger.services import listings
 from ledger.services import machines as use_cases
 from ledger.services.ledger import Ledger, Unit
@@ -169,13 +169,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     listing: Listing | None
 
 
-def _own(unit: Unit, call: Caller, machine_id: int) -> use_cases.Machine:
-    machine = use_cases.require_machine(unit.connection, machine_id)
-    if not call.is_admin and machine.host_id != call.principal.account_id:
-        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
-    return machine
-
-
 def _shown(unit: Unit, machine_id: int) -> Machine:
     return render(Machine, ask.machine(unit.connection, machine_id, unit.now))
 
@@ -231,11 +224,7 @@ async def list_machines(
 @get("/v1/machines/{machine_id:int}", opt=allowed(*ANYONE), summary="Show a machine")
 async def show_machine(call: Caller, machine_id: FromPath[int]) -> Machine:
     """Show a machine that is offered, or one's own."""
-    now = call.ledger.clock()
-    found = await call.question(lambda connection: ask.machine(connection, machine_id, now))
-    is_mine = found.host_id == call.principal.account_id
-    if not (call.sees_all or is_mine or found.listing is not None):
-        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+    found = await call.question(lambda connection: seen_machine(call, connection, machine_id))
     return render(Machine, found)
 
 
@@ -248,7 +237,7 @@ async def offer_enrolment(call: Caller, machine_id: FromPath[int]) -> Response[E
     """Make the one-time token with which the machine's agent enrols."""
 
     def do(unit: Unit) -> EnrolmentToken:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         token = use_cases.offer_enrolment(unit, machine_id)
         return EnrolmentToken(machine_id=machine_id, token=token)
 
@@ -293,7 +282,7 @@ async def revoke_key(
     """Refuse everything that arrives under this key from now on."""
 
     def do(unit: Unit) -> Revoked:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         use_cases.revoke_key(unit, machine_id, key_id, reason)
         return Revoked(key_id=key_id)
 
@@ -315,7 +304,7 @@ async def list_machine(
     until = instant(data.until, "until")
 
     def do(unit: Unit) -> Machine:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         listings.list_machine(
             unit,
             machine_id,
@@ -339,7 +328,7 @@ async def unlist_machine(call: Caller, machine_id: FromPath[int]) -> Response[Ma
     """Take a machine off the market; contracts go on."""
 
     def do(unit: Unit) -> Machine:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         listings.unlist_machine(unit, machine_id)
         return _shown(unit, machine_id)
 
@@ -385,10 +374,7 @@ async def desired(
     """
     usage: UsageService = request.app.state.usage
     if call.machine_id is None:
-        now = call.ledger.clock()
-        shown = await call.question(lambda connection: ask.machine(connection, machine_id, now))
-        if not call.is_admin and shown.host_id != call.principal.account_id:
-            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+        await call.question(lambda connection: own_machine(call, connection, machine_id))
     is_machine = call.machine_id == machine_id
     if after is not None and wait:
         logs = after_log if is_machine else None

@@ -22,9 +22,10 @@ from adapters.http.wire import (
     page,
 )
 from ledger.domain.money import parse_amount
-from ledger.services import accounts as use_cases
+from ledger.services import deposits, holds, transfers
 from ledger.services.ledger import Unit
-from ledger.services.questions import balances, transfers, usage
+from ledger.services.questions import balances, usage
+from ledger.services.questions import transfers as ask
 
 Reference = Annotated[
     str, Meta(description="An id of your own; the same id again is the same movement.")
@@ -74,7 +75,7 @@ class NewHold(Body):
 
     amount: Dollars
     id: Reference
-    seconds: Annotated[int, Meta(ge=1, le=365 * 86_400)] = use_cases.HOLD_SECONDS
+    seconds: Annotated[int, Meta(ge=1, le=365 * 86_400)] = holds.HOLD_SECONDS
     account_id: Id | None = None
 
 
@@ -144,7 +145,7 @@ async def deposit(call: Caller, data: JSONBody[NewDeposit]) -> Response[Moved]:
     amount = parse_amount(data.amount)
 
     def do(unit: Unit) -> Moved:
-        use_cases.deposit(unit, data.account_id, amount, data.id)
+        deposits.deposit(unit, data.account_id, amount, data.id)
         return Moved(id=data.id, amount=data.amount, account_id=data.account_id)
 
     return await call.command(do, 201)
@@ -156,7 +157,7 @@ async def refund(call: Caller, data: JSONBody[NewRefund]) -> Response[Moved]:
     amount = parse_amount(data.amount)
 
     def do(unit: Unit) -> Moved:
-        use_cases.refund(unit, data.account_id, data.deposit_id, amount, data.id)
+        deposits.refund(unit, data.account_id, data.deposit_id, amount, data.id)
         return Moved(id=data.id, amount=data.amount, account_id=data.account_id)
 
     return await call.command(do, 201)
@@ -169,7 +170,7 @@ async def transfer(call: Caller, data: JSONBody[NewTransfer]) -> Response[Moved]
     sender = call.principal.account_id
 
     def do(unit: Unit) -> Moved:
-        use_cases.transfer(unit, sender, data.to_account_id, amount, data.id)
+        transfers.transfer(unit, sender, data.to_account_id, amount, data.id)
         return Moved(id=data.id, amount=data.amount, account_id=sender)
 
     return await call.command(do, 201)
@@ -183,7 +184,7 @@ async def list_transfers(
     account = call.view(account_id)
     after = decode_cursor(cursor, str, "")
     found = await call.question(
-        lambda connection: transfers.transfers(
+        lambda connection: ask.transfers(
             connection, account_id=account, after=after, limit=limit + 1
         )
     )
@@ -197,7 +198,7 @@ async def place_hold(call: Caller, data: JSONBody[NewHold]) -> Response[Moved]:
     account = call.account(data.account_id)
 
     def do(unit: Unit) -> Moved:
-        use_cases.place_hold(unit, account, amount, data.id, seconds=data.seconds)
+        holds.place_hold(unit, account, amount, data.id, seconds=data.seconds)
         return Moved(id=data.id, amount=data.amount, account_id=account)
 
     return await call.command(do, 201)
@@ -230,7 +231,7 @@ async def capture_hold(
     amount = None if data.amount is None else parse_amount(data.amount)
 
     def do(unit: Unit) -> Moved:
-        use_cases.capture_hold(unit, account, hold_id, amount)
+        holds.capture_hold(unit, account, hold_id, amount)
         return Moved(id=hold_id, amount=data.amount, account_id=account)
 
     return await call.command(do)
@@ -249,7 +250,7 @@ async def release_hold(
     account = call.account(account_id)
 
     def do(unit: Unit) -> Moved:
-        use_cases.release_hold(unit, account, hold_id)
+        holds.release_hold(unit, account, hold_id)
         return Moved(id=hold_id, amount=None, account_id=account)
 
     return await call.command(do)

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from adapters.http.call import ANYONE, Caller, allowed
 from adapters.http.native.accounts import Cursor, Limit
+from adapters.http.native.own import seen_machine
 from adapters.http.wire import (
     MAX_PAGE,
     Body,
@@ -25,8 +26,8 @@ from adapters.http.wire import (
     render_all,
 )
 from ledger.domain.money import parse_dollars
-from ledger.errors import NotFoundError, RejectedError
-from ledger.services.questions import machines, market, offer_pages, offers
+from ledger.errors import RejectedError
+from ledger.services.questions import market, offer_pages, offers
 from ledger.services.questions.offer_fields import OPERATORS
 from ledger.services.questions.offer_words import parse_order
 from ledger.services.questions.offers import DEFAULT_DISK_GB, DEFAULT_ORDER, Search
@@ -334,13 +335,9 @@ async def list_allocations(
     It can be read for a machine that is offered, and for one's own.
     """
     after = decode_cursor(cursor, int, 0)
-    now = call.ledger.clock()
 
     def ask(connection: Connection) -> list[market.AllocationView]:
-        machine = machines.machine(connection, machine_id, now)
-        is_mine = machine.host_id == call.principal.account_id
-        if not (call.sees_all or is_mine or machine.listing is not None):
-            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+        seen_machine(call, connection, machine_id)
         return market.allocations(connection, machine_id, after=after, limit=limit + 1)
 
     return page(Allocation, await call.question(ask), limit, lambda one: one.position)

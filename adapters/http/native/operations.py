@@ -12,6 +12,7 @@ from msgspec import Meta
 from adapters.http.call import ANYONE, HOST, Caller, allowed
 from adapters.http.native.accounts import Cursor, Limit
 from adapters.http.native.outages import OnlyOpen
+from adapters.http.native.own import own_machine
 from adapters.http.wire import (
     Body,
     Instant,
@@ -22,7 +23,6 @@ from adapters.http.wire import (
     render,
 )
 from ledger.domain.events import MaintenanceCategory
-from ledger.errors import NotFoundError
 from ledger.services import cleanup_expired, maintenance
 from ledger.services.ledger import Unit
 from ledger.services.machines import require_machine
@@ -76,12 +76,6 @@ class RemovedMachine(msgspec.Struct, frozen=True, kw_only=True):
     machine_id: int
 
 
-def _own(unit: Unit, call: Caller, machine_id: int) -> None:
-    machine = require_machine(unit.connection, machine_id)
-    if not call.is_admin and machine.host_id != call.principal.account_id:
-        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
-
-
 def _shown(unit: Unit, machine_id: int, maintenance_id: int) -> Maintenance:
     return render(Maintenance, ask.window(unit.connection, machine_id, maintenance_id))
 
@@ -105,7 +99,7 @@ async def schedule_maintenance(
     assert start is not None
 
     def do(unit: Unit) -> Maintenance:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         made = maintenance.schedule(unit, machine_id, start, data.duration_seconds, data.category)
         return _shown(unit, machine_id, made)
 
@@ -169,7 +163,7 @@ async def cancel_maintenance(
     """Call a window off, or end it now if it has started."""
 
     def do(unit: Unit) -> Maintenance:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         maintenance.cancel(unit, machine_id, maintenance_id)
         return _shown(unit, machine_id, maintenance_id)
 
@@ -189,7 +183,7 @@ async def clean_up(call: Caller, machine_id: FromPath[int]) -> Response[CleanedU
     """Destroy every instance and volume whose contract ended 48 hours ago or earlier."""
 
     def do(unit: Unit) -> CleanedUp:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         destroyed = cleanup_expired.clean_up(unit, machine_id)
         return CleanedUp(machine_id=machine_id, destroyed=destroyed)
 
@@ -208,7 +202,7 @@ async def destroy_expired(
     """Destroy one instance whose contract ended 48 hours ago or earlier: `not_expired` before."""
 
     def do(unit: Unit) -> CleanedUp:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         cleanup_expired.destroy_expired(unit, machine_id, instance_id)
         return CleanedUp(machine_id=machine_id, destroyed=[instance_id])
 
@@ -225,7 +219,7 @@ async def remove_machine(call: Caller, machine_id: FromPath[int]) -> Response[Re
     """Take a machine without contracts out of the marketplace: `has_contracts` otherwise."""
 
     def do(unit: Unit) -> RemovedMachine:
-        _own(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         cleanup_expired.remove_machine(unit, machine_id)
         return RemovedMachine(machine_id=machine_id)
 

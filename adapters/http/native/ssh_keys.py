@@ -10,7 +10,7 @@ from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, JSONBody
 
 from adapters.http.call import ANYONE, RENTER, Caller, allowed
-from adapters.http.native.instances import require_own, visible
+from adapters.http.native.own import require_own, visible
 from adapters.http.wire import Body, Id, Instant
 from ledger.domain.ids import rfc3339
 from ledger.errors import RejectedError

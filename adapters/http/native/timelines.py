@@ -12,13 +12,11 @@ from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from adapters.http.call import ANYONE, HOST, Call, Caller, allowed
-from adapters.http.native.instances import visible
+from adapters.http.native.own import require_insight, visible
 from adapters.http.wire import Dollars, Instant, instant, render
 from adapters.pictures.forms import MEDIA_TYPES, Timeline, picture
-from ledger.errors import NotFoundError
 from ledger.services.ledger import encode
 from ledger.services.questions import timelines as ask
-from ledger.services.questions.machines import machine
 from ledger.store.database import Connection
 
 Start = Annotated[str | None, QueryParameter(name="from", description="Begin here.")]
@@ -144,9 +142,7 @@ async def show_machine_timeline(
     now, first, end = call.ledger.clock(), instant(start, "from"), instant(until, "until")
 
     def find(connection: Connection) -> ask.MachineTimeline:
-        host = machine(connection, machine_id, now).host_id
-        if not (call.sees_all or host == call.principal.account_id):
-            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+        require_insight(call, connection, machine_id)
         return ask.machine_timeline(connection, machine_id, now, start=first, until=end)
 
     return await _answer(call, request, find, MachineTimeline)

@@ -9,16 +9,14 @@ from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
-from adapters.http.call import ADMIN, ANYONE, HOST, Call, Caller, allowed
+from adapters.http.call import ADMIN, ANYONE, HOST, Caller, allowed
 from adapters.http.native.accounts import Cursor, Limit
+from adapters.http.native.own import own_machine, require_insight, seen_machine
 from adapters.http.wire import Body, Instant, Page, decode_cursor, instant, page, render
 from ledger.domain.verification import CertificationKind
-from ledger.errors import NotFoundError
 from ledger.services import certifications as paper_cases
 from ledger.services import findings, health, verification
 from ledger.services.ledger import Unit
-from ledger.services.machines import require_machine
-from ledger.services.questions import machines as ask_machines
 from ledger.services.questions import trust as ask
 from ledger.store.database import Connection
 
@@ -235,14 +233,6 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     certification_no: int
 
 
-def _visible(connection: Connection, call: Call, machine_id: int) -> None:
-    """Refuse a machine that is neither offered nor one's own, as `GET /v1/machines/{id}` does."""
-    found = ask_machines.machine(connection, machine_id, call.ledger.clock())
-    is_mine = found.host_id == call.principal.account_id
-    if not (call.sees_all or is_mine or found.listing is not None):
-        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
-
-
 @get("/v1/machines/{machine_id:int}/rating", opt=allowed(*ANYONE), summary="How reliable it is")
 async def show_rating(
     call: Caller,
@@ -257,7 +247,7 @@ async def show_rating(
     at = now if second is None else min(second, now)
 
     def run(connection: Connection) -> ask.RatingView:
-        _visible(connection, call, machine_id)
+        seen_machine(call, connection, machine_id)
         return ask.rating(connection, machine_id, at)
 
     return render(Rating, await call.question(run))
@@ -278,7 +268,7 @@ async def list_checks(
     after = decode_cursor(cursor, tuple[int, int], (-1, -1))
 
     def run(connection: Connection) -> list[ask.CheckView]:
-        _visible(connection, call, machine_id)
+        seen_machine(call, connection, machine_id)
         return ask.checks(connection, machine_id, since=first, after=after, limit=limit + 1)
 
     found = await call.question(run)
@@ -290,7 +280,7 @@ async def show_verification(call: Caller, machine_id: FromPath[int]) -> Verifica
     """Show whether a machine is verified, and what it lacks to be."""
 
     def run(connection: Connection) -> ask.VerificationView:
-        _visible(connection, call, machine_id)
+        seen_machine(call, connection, machine_id)
         return ask.verification(connection, machine_id)
 
     return render(Verification, await call.question(run))
@@ -308,7 +298,7 @@ async def list_verification(
     after = decode_cursor(cursor, int, 0)
 
     def run(connection: Connection) -> list[ask.VerificationChange]:
-        _visible(connection, call, machine_id)
+        seen_machine(call, connection, machine_id)
         return ask.verification_history(connection, machine_id, after=after, limit=limit + 1)
 
     found = await call.question(run)
@@ -320,9 +310,7 @@ async def list_gpus(call: Caller, machine_id: FromPath[int]) -> list[Gpu]:
     """List the GPUs of one's machine: who holds them, and why one cannot be rented."""
 
     def run(connection: Connection) -> list[ask.GpuView]:
-        found = ask_machines.machine(connection, machine_id, call.ledger.clock())
-        if not (call.sees_all or found.host_id == call.principal.account_id):
-            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+        require_insight(call, connection, machine_id)
         return ask.gpus(connection, machine_id)
 
     return [render(Gpu, one) for one in await call.question(run)]
@@ -380,7 +368,7 @@ async def list_benchmarks(
     after = decode_cursor(cursor, int, 0)
 
     def run(connection: Connection) -> list[ask.BenchmarkView]:
-        _visible(connection, call, machine_id)
+        seen_machine(call, connection, machine_id)
         return ask.benchmarks(connection, machine_id, after=after, limit=limit + 1)
 
     found = await call.question(run)
@@ -413,9 +401,7 @@ async def locate_machine(
     """Say in which country a machine stands."""
 
     def do(unit: Unit) -> Verification:
-        machine = require_machine(unit.connection, machine_id)
-        if not call.is_admin and machine.host_id != call.principal.account_id:
-            raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
+        own_machine(call, unit.connection, machine_id)
         findings.locate(unit, machine_id, data.country)
         return render(Verification, ask.verification(unit.connection, machine_id))
 

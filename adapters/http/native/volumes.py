@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from adapters.http.call import ANYONE, HOST, RENTER, Caller, allowed
 from adapters.http.native.accounts import AccountFilter, Cursor, Limit
+from adapters.http.native.own import own_machine, require_own_volume
 from adapters.http.wire import (
     Body,
     Dollars,
@@ -26,7 +27,6 @@ from ledger.domain.money import parse_dollars
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import volume_offers, volumes
 from ledger.services.ledger import Unit
-from ledger.services.machines import require_machine
 from ledger.services.questions import volumes as ask
 
 Gigabytes = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -133,12 +133,6 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
 # --- what hosts offer ----------------------------------------------------------------------------
 
 
-def _require_own_machine(unit: Unit, call: Caller, machine_id: int) -> None:
-    machine = require_machine(unit.connection, machine_id)
-    if not call.is_admin and machine.host_id != call.principal.account_id:
-        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
-
-
 @put(
     "/v1/machines/{machine_id:int}/volume-offer",
     opt=allowed(*HOST),
@@ -155,7 +149,7 @@ async def offer_volumes(
     until = instant(data.until, "until")
 
     def do(unit: Unit) -> VolumeOffer:
-        _require_own_machine(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         volume_offers.offer(unit, machine_id, disk_gb=data.disk_gb, storage_rate=rate, until=until)
         found = ask.volume_offers(
             unit.connection, unit.now, machine_id=machine_id, only_available=False
@@ -177,7 +171,7 @@ async def withdraw_volumes(
     """Sell no more volumes of the machine; those that exist go on."""
 
     def do(unit: Unit) -> WithdrawnVolumeOffer:
-        _require_own_machine(unit, call, machine_id)
+        own_machine(call, unit.connection, machine_id)
         volume_offers.withdraw(unit, machine_id)
         return WithdrawnVolumeOffer(machine_id=machine_id)
 
@@ -230,11 +224,6 @@ def _shown(unit: Unit, volume_id: int) -> Volume:
     return render(Volume, ask.volume(unit.connection, volume_id))
 
 
-def _require_own(call: Caller, unit: Unit, volume_id: int) -> None:
-    if not call.is_admin:
-        volumes.owned(unit, volume_id, call.principal.account_id)
-
-
 @post("/v1/volumes", opt=allowed(*RENTER), summary="Create a volume")
 async def create_volume(call: Caller, data: JSONBody[NewVolume]) -> Response[Volume]:
     """Take a disk from a volume offer; it is billed from now until it is deleted."""
@@ -250,7 +239,7 @@ async def clone_volume(
     """Make a volume that begins with this one's contents, on this machine or another."""
 
     def do(unit: Unit) -> Volume:
-        _require_own(call, unit, volume_id)
+        require_own_volume(call, unit, volume_id)
         made = volumes.clone(
             unit, volume_id, data.volume_offer_id, disk_gb=data.disk_gb, name=data.name
         )
@@ -309,7 +298,7 @@ async def delete_volume(
         raise RejectedError("invalid_args", message, status=400)
 
     def do(unit: Unit) -> Volume:
-        _require_own(call, unit, volume_id)
+        require_own_volume(call, unit, volume_id)
         volumes.delete(unit, volume_id, by_admin=call.is_admin, reason=reason)
         return _shown(unit, volume_id)
 

@@ -14,7 +14,7 @@ from adapters.http.vast.wire import Json, answer, mapping, money, names, text
 from ledger.domain.events import Grant, Role
 from ledger.domain.permissions import parse_permissions, show_permissions
 from ledger.errors import NotFoundError
-from ledger.services import accounts as use_cases
+from ledger.services import api_keys as use_cases
 from ledger.services import ssh_keys
 from ledger.services.ledger import Unit
 from ledger.services.questions import accounts as ask

@@ -19,6 +19,7 @@ from litestar.types import Receive, Scope, Send
 from adapters.http.scopes import endpoints_of
 from adapters.http.vast import (
     account,
+    asks,
     audit,
     charges,
     control,
@@ -29,6 +30,8 @@ from adapters.http.vast import (
     instances,
     jobs,
     logs,
+    maintenance,
+    market,
     movements,
     offers,
     old_invoices,
@@ -68,6 +71,9 @@ _MODULES: Final = (
     transfers,
     account,
     hosts,
+    asks,
+    maintenance,
+    market,
     volume_offers,
     volumes,
     templates,

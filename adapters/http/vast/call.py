@@ -20,7 +20,7 @@ from adapters.http.vast.wire import JSON_TYPE, Json, answer, decode, mapping
 from ledger.domain.events import Role
 from ledger.domain.launch import LaunchConfig
 from ledger.errors import AuthError, ForbiddenError, RejectedError
-from ledger.services.accounts import Principal, authenticate, note_use
+from ledger.services.api_keys import Principal, authenticate, note_use
 from ledger.services.images import Resolved
 from ledger.services.ledger import Ledger, Unit
 from ledger.store.database import Connection

@@ -15,7 +15,7 @@ from adapters.http.scopes import Endpoint
 from adapters.http.vast.wire import Json, ids, whole
 from ledger.domain.permissions import permits
 from ledger.errors import ForbiddenError
-from ledger.services.accounts import Principal
+from ledger.services.api_keys import Principal
 
 
 class Sent(NamedTuple):

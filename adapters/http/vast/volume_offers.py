@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from litestar import Response
 
-from adapters.http.vast.call import HOST, Call, Caller, endpoint
+from adapters.http.vast.call import HOST, Caller, endpoint
 from adapters.http.vast.errors import Refusal
 from adapters.http.vast.matching import matching, ordered
 from adapters.http.vast.permissions import Sent, of_body
@@ -26,7 +26,7 @@ from adapters.http.vast.wire import (
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import volume_offers as use_cases
 from ledger.services.ledger import Unit
-from ledger.services.machines import require_machine
+from ledger.services.machines import owned
 from ledger.services.questions import volumes as ask
 from ledger.services.questions.offer_fields import LASTING_SECONDS
 from ledger.services.questions.volumes import VolumeOfferView
@@ -157,7 +157,7 @@ async def listed(call: Caller) -> Response[Any]:
     def do(unit: Unit) -> Json:
         made = {}
         for machine_id in wanted:
-            _require_own(call, unit, machine_id)
+            owned(unit.connection, machine_id, call.account_id)
             made[machine_id] = offer_volumes(
                 unit, machine_id, size=body.get("size"), price=body.get("price_disk"), until=end
             )
@@ -201,11 +201,6 @@ async def unlist(call: Caller) -> Response[Any]:
         return await call.command(do)
     except NotFoundError as error:
         raise Refusal(404, "no_such_volume", error.message) from error
-
-
-def _require_own(call: Call, unit: Unit, machine_id: int) -> None:
-    if require_machine(unit.connection, machine_id).host_id != call.account_id:
-        raise NotFoundError("no_such_machine", f"there is no machine {machine_id}")
 
 
 ENDPOINTS: Sequence[Any] = [search, listed, unlist]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from adapters.simulation.steps.readers import cycle, fraction, instant, money, name, whole
 from adapters.simulation.steps.registry import Run, Step, Values, step
 from adapters.simulation.steps.safety import auto_top_up, consent
-from ledger.services import accounts, billing, grants
+from ledger.services import billing, deposits, grants, holds, transfers
 
 
 @step(
@@ -30,7 +30,7 @@ def open_account(run: Run, step: Step, values: Values) -> None:
     _bill(run, account, values)
     if values.get("credit"):
         with run.world.ledger.unit() as unit:
-            accounts.deposit(unit, account, values["credit"], f"opening-{step.number}")
+            deposits.deposit(unit, account, values["credit"], f"opening-{step.number}")
     if "auto_top_up" in values:
         consent(run, account, values["auto_top_up"])
 
@@ -57,7 +57,7 @@ def deposit(run: Run, step: Step, values: Values) -> None:
     account = run.account(values["account"])
     with run.world.ledger.unit() as unit:
         reference = values.get("id", f"step-{step.number}")
-        accounts.deposit(unit, account, values["amount"], reference)
+        deposits.deposit(unit, account, values["amount"], reference)
 
 
 @step("grant", required={"account": name, "amount": money, "until": instant}, optional={"id": name})
@@ -75,7 +75,7 @@ def transfer(run: Run, step: Step, values: Values) -> None:
     sender, recipient = run.account(values["from"]), run.account(values["to"])
     with run.world.ledger.unit() as unit:
         reference = values.get("id", f"step-{step.number}")
-        accounts.transfer(unit, sender, recipient, values["amount"], reference)
+        transfers.transfer(unit, sender, recipient, values["amount"], reference)
 
 
 @step("hold", required={"account": name, "amount": money, "id": name})
@@ -84,7 +84,7 @@ def hold(run: Run, step: Step, values: Values) -> None:
     del step
     account = run.account(values["account"])
     with run.world.ledger.unit() as unit:
-        accounts.place_hold(unit, account, values["amount"], values["id"])
+        holds.place_hold(unit, account, values["amount"], values["id"])
 
 
 @step("release", required={"account": name, "id": name}, optional={"amount": money})
@@ -93,7 +93,7 @@ def release(run: Run, step: Step, values: Values) -> None:
     del step
     account = run.account(values["account"])
     with run.world.ledger.unit() as unit:
-        accounts.release_hold(unit, account, values["id"])
+        holds.release_hold(unit, account, values["id"])
 
 
 @step("capture", required={"account": name, "id": name}, optional={"amount": money})
@@ -102,4 +102,4 @@ def capture(run: Run, step: Step, values: Values) -> None:
     del step
     account = run.account(values["account"])
     with run.world.ledger.unit() as unit:
-        accounts.capture_hold(unit, account, values["id"], values.get("amount"))
+        holds.capture_hold(unit, account, values["id"], values.get("amount"))

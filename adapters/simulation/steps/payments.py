@@ -7,7 +7,7 @@ from typing import Any
 from adapters.simulation.steps.readers import flag, money, name
 from adapters.simulation.steps.registry import Run, Step, Values, step
 from ledger.domain.money import NANOS_PER_CENT
-from ledger.services import accounts
+from ledger.services import deposits
 from ledger.services.payments import inbox, orders, returns, runner
 from ledger.services.payouts import onboarding
 from ledger.services.questions import payments as ask
@@ -44,7 +44,7 @@ def refund(run: Run, step: Step, values: Values) -> None:
     payment_id = run.payments.get(values["of"])
     with run.world.ledger.unit() as unit:
         if payment_id is None:
-            accounts.refund(unit, account, values["of"], values["amount"], reference)
+            deposits.refund(unit, account, values["of"], values["amount"], reference)
             return
         returns.refund(unit, account, payment_id, values["amount"], reference)
     _go_on(run)

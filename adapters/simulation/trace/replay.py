@@ -15,7 +15,7 @@ from adapters.simulation.world import World
 from ledger.domain.events import MachineSpec
 from ledger.domain.ids import month_start
 from ledger.domain.money import parse_dollars
-from ledger.services import accounts, invoicing, listings, policies, rentals
+from ledger.services import deposits, invoicing, listings, policies, rentals
 
 ORIGIN: Final = 1_767_225_600
 """Second 0 of a trace: 2026-01-01T00:00:00Z."""
@@ -89,7 +89,7 @@ class Replay:
                 world.account(unit, f"host-{model}")
             for qos in sorted({pod.qos for pod in self._pods}):
                 account = world.account(unit, f"renter-{qos}")
-                accounts.deposit(unit, account, CREDIT, "credit")
+                deposits.deposit(unit, account, CREDIT, "credit")
             for node in self._nodes:
                 machine = world.add_machine(unit, world.names[f"host-{node.model}"], _spec(node))
                 listings.list_machine(

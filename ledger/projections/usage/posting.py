@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.projections.usage.state import Meter, Segment
+    from ledger.store.database import Connection
 
 _MONTHS_MAX: Final = 4_096
 """A bound on memory, nothing else."""
@@ -38,13 +39,24 @@ class Posting:
         self._stops: dict[int, list[int]] = {}
         """Both together: no piece of usage goes over one."""
 
+    def load(self, connection: Connection) -> None:
+        """Take stored cuts and boundaries into memory."""
+        for account_id, second in connection.execute(
+            "SELECT account_id, since FROM promotion_usage WHERE is_cut"
+        ):
+            self._remember_cut(account_id, second)
+        for account_id, boundary in connection.execute(
+            "SELECT account_id, boundary FROM metered_periods ORDER BY account_id, boundary"
+        ):
+            insort(self.periods.setdefault(account_id, []), boundary)
+            self._stop(account_id)
+
     def cut(self, account_id: int, second: int) -> None:
         """Promotional credit of an account begins or ends at *second*."""
-        self.remember_cut(account_id, second)
+        self._remember_cut(account_id, second)
         self.page.cuts.add((account_id, second))
 
-    def remember_cut(self, account_id: int, second: int) -> None:
-        """Take a stored cut into memory."""
+    def _remember_cut(self, account_id: int, second: int) -> None:
         seconds = self.cuts.setdefault(account_id, [])
         if second not in seconds:
             insort(seconds, second)
@@ -61,11 +73,6 @@ class Posting:
         self.periods[account_id] = sorted({*known, *boundaries})
         self.page.planned.setdefault(account_id, []).extend(boundaries)
         self.page.current.clear()
-        self._stop(account_id)
-
-    def remember_period(self, account_id: int, boundary: int) -> None:
-        """Take a stored boundary into memory."""
-        insort(self.periods.setdefault(account_id, []), boundary)
         self._stop(account_id)
 
     def _stop(self, account_id: int) -> None:

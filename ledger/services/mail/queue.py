@@ -22,11 +22,10 @@ from ledger.store.vault import Vault
 
 LEASE_SECONDS: Final = 300
 """How long an attempt is waited for, by a process that may have died."""
-KEEP_SECONDS: Final = 30 * 86_400
-"""How long a message that ended stays in the list; a dead letter itself is a fact and stays."""
 STALE_SECONDS: Final = 3 * 86_400
 """What happened longer ago than this is not told by mail any more: mail may have been off."""
 _CURSOR: Final = "mail"
+_TABLE: Final = "mail_messages"
 
 
 def begin_queue(connection: Connection, position: int) -> None:
@@ -126,15 +125,10 @@ def _put(connection: Connection, account_id: int, positions: Collection[int], no
 
 
 def release(connection: Connection, now: int) -> int:
-    """Make what somebody else claimed due at once, for who is now the only one that sends."""
-    return connection.execute(
-        "UPDATE mail_messages SET claimed = false, due_at = %s WHERE claimed", [now]
-    ).rowcount
+    """Make what somebody else claimed due at once; the caller commits, and gets how many."""
+    return news.release(connection, _TABLE, now)
 
 
 def tidy(connection: Connection, now: int) -> int:
     """Forget messages that ended a month ago; the caller commits."""
-    return connection.execute(
-        "DELETE FROM mail_messages WHERE ended_at IS NOT NULL AND ended_at <= %s",
-        [now - KEEP_SECONDS],
-    ).rowcount
+    return news.tidy(connection, _TABLE, now)

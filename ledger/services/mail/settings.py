@@ -11,6 +11,7 @@ from ledger.domain.ids import account_stream
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services.ledger import Unit
 from ledger.services.mail.queue import begin_queue, enqueue
+from ledger.services.subjects import require_subject
 from ledger.store.database import Connection
 from ledger.store.vault import Vault
 
@@ -48,13 +49,7 @@ def set_settings(
         message = f"{address[:_LONGEST]!r} is no mail address such as alice@example.com"
         raise RejectedError("invalid_address", message)
     wanted = _checked(codes)
-    row = unit.connection.execute(
-        "SELECT subject, erased_at FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
-    if row[1] is not None:
-        raise NotFoundError("erased", "this account's personal data were erased")
+    subject = require_subject(unit.connection, account_id)
     address_hash = unit.vault.keyed_hash(address)
     known = unit.connection.execute(
         "SELECT address_hash, codes FROM mail_settings WHERE account_id = %s", [account_id]
@@ -63,12 +58,12 @@ def set_settings(
         return
     if known is not None:
         enqueue(unit.connection, unit.now, everything=True)  # By the choice that stood so far.
-    unit.vault.put(unit.connection, row[0], ADDRESS, address.encode())
+    unit.vault.put(unit.connection, subject, ADDRESS, address.encode())
     (position,) = unit.append(
         account_stream(account_id),
         MailSettingsSet(
             account_id=account_id,
-            address=f"{row[0]}/{ADDRESS}",
+            address=f"{subject}/{ADDRESS}",
             address_hash=address_hash,
             codes=wanted,
             set_at=unit.now,

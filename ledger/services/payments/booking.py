@@ -22,7 +22,7 @@ from ledger.domain.events import (
 from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT
 from ledger.domain.payment import TOP_UP_PREFIX
-from ledger.services import accounts, tax_invoices, top_up
+from ledger.services import deposits, tax_invoices, top_up
 from ledger.services.ledger import Unit
 from ledger.services.payments import returns
 from ledger.services.payments.gateway import (
@@ -34,10 +34,10 @@ from ledger.services.payments.gateway import (
     Outcome,
     PaymentSeen,
     PayoutAccountSeen,
-    Pending,
     RefundSeen,
     Seen,
     Settled,
+    outcome_of,
 )
 from ledger.services.payouts import paying
 
@@ -119,7 +119,7 @@ def finish_payment(unit: Unit, payment_id: str, outcome: Outcome, cents: int | N
         case Settled() if status != "settled":
             gross = credit + tax if cents is None else cents * NANOS_PER_CENT
             came = tax_invoices.split_gross(unit.connection, account_id, gross)
-            accounts.deposit(unit, account_id, came.net, payment_id, source=method, tax=came.tax)
+            deposits.deposit(unit, account_id, came.net, payment_id, source=method, tax=came.tax)
             settled = PaymentSettled(
                 account_id=account_id,
                 payment_id=payment_id,
@@ -146,13 +146,7 @@ def book_payment(unit: Unit, seen: PaymentSeen) -> bool:
     """Book a payment as it is now."""
     if seen.reference is None:
         return False
-    match seen.status:
-        case "settled":
-            outcome: Outcome = Settled(seen.payment)
-        case "failed":
-            outcome = Declined(seen.reason or "payment_failed")
-        case "pending":
-            outcome = Pending(seen.payment)
+    outcome = outcome_of(seen.status, seen.payment, seen.reason or "payment_failed")
     return finish_payment(unit, seen.reference, outcome, seen.cents)
 
 

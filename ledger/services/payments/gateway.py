@@ -116,6 +116,17 @@ class Pending(NamedTuple):
 Outcome = Settled | Declined | Pending
 
 
+def outcome_of(status: Standing, name: str, reason: str) -> Outcome:
+    """How an object called *name* stands, as an outcome; *reason* is why, where it failed."""
+    match status:
+        case "settled":
+            return Settled(name)
+        case "failed":
+            return Declined(reason)
+        case "pending":
+            return Pending(name)
+
+
 class Opened(NamedTuple):
     """A page that waits for a person; `url` is none once it is used or expired."""
 

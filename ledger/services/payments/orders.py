@@ -15,6 +15,7 @@ from ledger.domain.money import NANOS_PER_CENT, format_dollars
 from ledger.domain.payment import PAYMENT_PREFIX, require_cents
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services import tax_invoices, top_up
+from ledger.services.accounts import require_account
 from ledger.services.ledger import Unit
 
 SMALLEST_PAYMENT: Final = 50 * NANOS_PER_CENT
@@ -47,7 +48,7 @@ def order_payment(unit: Unit, account_id: int, credit: int, *, card: str | None 
         RejectedError: `invalid_amount` unless it is whole cents, `amount_too_small`.
         NotFoundError: `no_such_account`, `no_such_card`.
     """
-    require_account(unit, account_id)
+    require_account(unit.connection, account_id)
     require_cents(credit)
     if credit < SMALLEST_PAYMENT:
         shown = format_dollars(SMALLEST_PAYMENT)
@@ -78,7 +79,7 @@ def begin_card_setup(unit: Unit, account_id: int, terms: str) -> str:
         RejectedError: `invalid_args` for terms that are no name of a version.
         NotFoundError: `no_such_account`.
     """
-    require_account(unit, account_id)
+    require_account(unit.connection, account_id)
     if not _TERMS.fullmatch(terms):
         message = "terms names the version of the text that was agreed to: 1 to 64 letters, digits"
         raise RejectedError("invalid_args", message)
@@ -128,16 +129,3 @@ def _card(unit: Unit, account_id: int, card: str) -> Card:
     if row is None:
         raise NotFoundError("no_such_card", f"there is no card {card!r}")
     return Card(*row)
-
-
-def require_account(unit: Unit, account_id: int) -> None:
-    """Refuse an account that there is not.
-
-    Raises:
-        NotFoundError: `no_such_account`.
-    """
-    row = unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")

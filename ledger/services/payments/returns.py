@@ -7,7 +7,6 @@ is, below zero too, and what exceeds its payment goes to an account of its own, 
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 from ledger.domain.events import (
@@ -23,22 +22,21 @@ from ledger.domain.ids import account_stream
 from ledger.domain.money import NANOS_PER_CENT, format_dollars
 from ledger.domain.payment import NOTHING, Parts, require_cents, returned
 from ledger.domain.tax import Split
-from ledger.errors import DeclinedError, IdempotencyError, NotFoundError, RejectedError
-from ledger.services.credit import lock_credit
+from ledger.errors import DeclinedError, NotFoundError, RejectedError
 from ledger.services.ledger import Unit
+from ledger.services.movements import check_reference, require_own, require_same
 from ledger.services.payments.gateway import (
     ChargebackSeen,
     Declined,
     Outcome,
-    Pending,
     RefundOrder,
     RefundSeen,
     Settled,
+    outcome_of,
 )
 from ledger.services.tax_invoices import Cause, TaxInvoice, divide, follow
 from ledger.store.database import Connection
 
-_REFERENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _RESERVED: Final = ("re_", "note-")
 """How ids of refunds begin that others chose: the processor, and credit notes of ours."""
 
@@ -101,11 +99,9 @@ def refund(
         DeclinedError: `payment_not_settled`, `payment_disputed`, `insufficient_balance`.
     """
     require_cents(gross)
-    if not _REFERENCE.fullmatch(refund_id) or refund_id.startswith(_RESERVED):
-        message = (
-            "an id is 1 to 128 letters, digits, dots, colons, dashes or underscores, and begins"
-            f" with none of {', '.join(_RESERVED)}"
-        )
+    check_reference(refund_id)
+    if refund_id.startswith(_RESERVED):
+        message = f"the id of a refund begins with none of {', '.join(_RESERVED)}"
         raise RejectedError("invalid_args", message)
     paid = read_paid(unit.connection, payment_id)
     if paid is None or paid.account_id != account_id:
@@ -114,7 +110,7 @@ def refund(
         return []
     _require_returnable(unit, paid, gross)
     parts = paid.part(gross)
-    _require_own(unit, account_id, parts)
+    require_own(unit, account_id, parts.credit)
     return _begin(unit, paid, refund_id, "ledger", parts, cause)
 
 
@@ -135,7 +131,7 @@ def refund_invoice(
     paid = read_paid(unit.connection, invoice.deposit_id)
     assert paid is not None, invoice
     _require_returnable(unit, paid, gross)
-    _require_own(unit, account_id, parts)
+    require_own(unit, account_id, parts.credit)
     (issued,) = _begin(unit, paid, f"note-{number}", "ledger", parts, cause, invoice)
     return issued
 
@@ -150,15 +146,6 @@ def _require_returnable(unit: Unit, paid: Paid, gross: int) -> None:
         raise RejectedError("over_credit", f"only {left} of this payment is left", left=left)
 
 
-def _require_own(unit: Unit, account_id: int, parts: Parts) -> None:
-    # Promotional credit never goes back: it was nobody's money.
-    own = lock_credit(unit.connection, [account_id])[account_id].own(unit.now, unit.policy)
-    if parts.credit > own:
-        needed, there = format_dollars(parts.credit), format_dollars(max(own, 0))
-        message = f"{needed} of credit would go back and {there} is not spent"
-        raise DeclinedError("insufficient_balance", message, needed=needed, available=there)
-
-
 def _known(unit: Unit, paid: Paid, gross: int, refund_id: str) -> bool:
     row = unit.connection.execute(
         "SELECT payment_id, credit + tax + difference FROM refunds WHERE refund_id = %s",
@@ -166,9 +153,7 @@ def _known(unit: Unit, paid: Paid, gross: int, refund_id: str) -> bool:
     ).fetchone()
     if row is None:
         return False
-    if (row[0], int(row[1])) != (paid.payment_id, gross):
-        message = f"the refund id {refund_id!r} already stands for another refund"
-        raise IdempotencyError("idempotency_conflict", message)
+    require_same((row[0], int(row[1])) == (paid.payment_id, gross), "refund", refund_id)
     return True
 
 
@@ -276,7 +261,7 @@ def finish_refund(unit: Unit, refund_id: str, outcome: Outcome) -> None:
 
 def book_refund(unit: Unit, seen: RefundSeen) -> bool:
     """Book a refund as the processor has it; False where it belongs to no payment of ours."""
-    outcome = _outcome(seen)
+    outcome = outcome_of(seen.status, seen.refund, seen.reason or "refund_failed")
     row = unit.connection.execute(
         "SELECT refund_id FROM refunds WHERE refund_id = %s OR refund = %s OR refund_id = %s",
         [seen.reference, seen.refund, seen.refund],
@@ -294,16 +279,6 @@ def book_refund(unit: Unit, seen: RefundSeen) -> bool:
         _begin(unit, paid, seen.refund, "processor", paid.part(seen.cents * NANOS_PER_CENT))
         finish_refund(unit, seen.refund, outcome)
     return True
-
-
-def _outcome(seen: RefundSeen) -> Outcome:
-    match seen.status:
-        case "settled":
-            return Settled(seen.refund)
-        case "failed":
-            return Declined(seen.reason or "refund_failed")
-        case "pending":
-            return Pending(seen.refund)
 
 
 # --- chargebacks ---------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from ledger.domain.events import PayoutAccountOpened, PayoutAccountOrdered
 from ledger.domain.ids import account_stream
-from ledger.errors import DeclinedError, NotFoundError, RejectedError
+from ledger.errors import DeclinedError, RejectedError
+from ledger.services.accounts import require_account
 from ledger.services.ledger import Unit
 from ledger.store.database import Connection
 
@@ -38,11 +39,7 @@ def order_payout_account(unit: Unit, account_id: int, country: str) -> None:
     if not _COUNTRY.fullmatch(country):
         message = "country is the two capital letters of ISO 3166, such as US"
         raise RejectedError("invalid_args", message)
-    known = unit.connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if known is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    require_account(unit.connection, account_id)
     before = find_payout_account(unit.connection, account_id)
     if before is not None:
         if before.country != country:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.domain.instance import LAUNCH_TIMEOUT_SECONDS, ExpireInstance, TimeOutLaunch
-from ledger.services import accounts
+from ledger.services import holds
 from ledger.services.incidents import judge_timeouts
 from ledger.services.ledger import Ledger
 from ledger.services.notices import notify
@@ -48,7 +48,7 @@ def expire_holds(ledger: Ledger) -> None:
     query = "SELECT 1 FROM holds WHERE status = 'pending' AND expires_at <= %s"
     if is_due(ledger, query):
         with ledger.unit() as unit:
-            accounts.expire_holds(unit)
+            holds.expire_holds(unit)
 
 
 def next_due(connection: Connection, now: int) -> int | None:

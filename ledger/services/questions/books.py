@@ -14,6 +14,7 @@ import msgspec
 
 from ledger.domain.chart import CHART, journal_name, ledger_account
 from ledger.errors import NotFoundError, RejectedError
+from ledger.services.accounts import require_account
 from ledger.services.questions.balances import TrialBalanceRow
 from ledger.services.questions.postings import LINES, POSTINGS
 from ledger.store.database import Connection
@@ -194,11 +195,7 @@ def account_statement(
     Raises:
         NotFoundError: `no_such_account`; `no_such_ledger_account` also for one that no person has.
     """
-    row = connection.execute(
-        "SELECT 1 FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
+    require_account(connection, account_id)
     _require(name)
     if not ledger_account(name).per_person:
         message = f"{name} is the platform's own; people have renter_credit, host_payable and more"

@@ -11,6 +11,7 @@ from ledger.domain.events import USAGE_REPORTED
 from ledger.domain.money import BYTES_PER_GB
 from ledger.domain.usage import UNKNOWN_UTILISATION, decode_stored
 from ledger.services.questions.conditions import Filters, Order, after, require, where
+from ledger.services.questions.equipment import EQUIPMENT, Equipped
 from ledger.services.questions.instances import InstanceView, instances_by_id
 from ledger.services.questions.offer_fields import Field
 from ledger.store.database import Connection
@@ -39,7 +40,7 @@ class LastTick(NamedTuple):
     """Per cent; -1: unknown."""
 
 
-class Rented(msgspec.Struct, frozen=True, kw_only=True):
+class Rented(Equipped, frozen=True, kw_only=True):
     """An instance and its machine. Sizes in GB, links in Mbit/s; null: not known."""
 
     instance: InstanceView
@@ -67,25 +68,6 @@ class Rented(msgspec.Struct, frozen=True, kw_only=True):
     min_bid: int | None
     """The smallest bid for a slice of this size that would run now; nanos per hour."""
     reserved_discount_max_bp: int
-    driver: str | None
-    driver_number: int | None
-    cuda: float | None
-    compute_capability: int | None
-    cpu_name: str | None
-    cpu_ghz: float | None
-    cpu_arch: str | None
-    has_avx: bool | None
-    disk_name: str | None
-    disk_bw: int | None
-    pcie_gen: int | None
-    pcie_bw: float | None
-    nvlink_bw: float | None
-    gpu_mem_bw: float | None
-    gpu_max_power: int | None
-    direct_port_count: int | None
-    static_ip: bool | None
-    os_version: str | None
-    mobo_name: str | None
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,17 +193,19 @@ SELECT i.instance_id, i.status, i.reason, i.first_run_at IS NOT NULL, {_SILENCE}
        CASE WHEN i.status = 'running' THEN i.gpu_from END, i.launch, i.machine_id, m.gpu_name,
        m.gpu_ram_gb, m.gpus, m.cpu_cores, m.ram_gb, m.up_mbps, m.down_mbps, s.verification,
        s.secure, s.reliability, s.lower_bound, s.score, s.country, b.amount,
-       l.reserved_discount_max_bp, d.driver, d.driver_number, d.cuda, d.compute_capability,
-       d.cpu_name, d.cpu_ghz, d.architecture, d.avx, d.disk_name, d.disk_mb_s, d.pcie_gen,
-       d.pcie_gb_s, d.nvlink_gb_s, d.gpu_memory_gb_s, d.gpu_power_w, d.ports, d.static_ip,
-       d.os_version, d.mainboard
+       l.reserved_discount_max_bp, {EQUIPMENT}
 FROM instances i JOIN machines m USING (machine_id) JOIN machine_standing s USING (machine_id)
 JOIN listings l ON l.listing_id = i.listing_id
 LEFT JOIN machine_details d ON d.machine_id = i.machine_id
 LEFT JOIN smallest_bids b ON b.machine_id = i.machine_id AND b.gpus = i.gpus
 WHERE i.instance_id = ANY(%(ids)s) AND i.destroyed_at IS NULL
 """  # noqa: S608 - own names
-_FROM_GPU_NAME: Final = Rented.__struct_fields__[6:]
+_OF_MACHINE: Final = (
+    *("gpu_name", "gpu_ram", "registered_gpus", "machine_cpu_cores", "machine_ram", "inet_up"),
+    *("inet_down", "verification", "secure", "reliability", "reliability_lower_bound", "score"),
+    *("country", "min_bid", "reserved_discount_max_bp", *Equipped.__struct_fields__),
+)
+"""The columns of `_MACHINES` from `gpu_name` on, as fields of `Rented`."""
 
 
 def rented(connection: Connection, instance_ids: Sequence[int], now: int) -> list[Rented]:
@@ -232,7 +216,7 @@ def rented(connection: Connection, instance_ids: Sequence[int], now: int) -> lis
     ticks = _last_ticks(connection, list({row[8] for row in rows}))
     found = {}
     for row in rows:
-        of_machine = dict(zip(_FROM_GPU_NAME, row[9:], strict=True))
+        of_machine = dict(zip(_OF_MACHINE, row[9:], strict=True))
         smallest = of_machine["min_bid"]
         found[row[0]] = Rented(
             instance=views[row[0]],

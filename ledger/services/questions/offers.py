@@ -16,6 +16,7 @@ import msgspec
 from ledger.domain.money import BYTES_PER_GB
 from ledger.errors import NotFoundError, RejectedError
 from ledger.meters.pricing import gpu_charge, storage_charge
+from ledger.services.questions.equipment import EQUIPMENT, Equipped, equipment
 from ledger.services.questions.offer_fields import (
     OPERATORS,
     Field,
@@ -59,7 +60,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Whose search it is; none: nobody's in particular."""
 
 
-class OfferView(msgspec.Struct, frozen=True, kw_only=True):
+class OfferView(Equipped, frozen=True, kw_only=True):
     """An offer, priced for one rental kind and disk. Rates in nanos, sizes in GB, links in Mbit/s.
 
     `dph_total = dph_base + storage_total`: exactly the first hour's charges at zero traffic.
@@ -109,25 +110,6 @@ class OfferView(msgspec.Struct, frozen=True, kw_only=True):
     score_effective: float | None
     score_per_dollar: float | None
     country: str | None
-    cuda: float | None
-    direct_port_count: int | None
-    static_ip: bool | None
-    nvlink_bw: float | None
-    driver: str | None
-    driver_number: int | None
-    compute_capability: int | None
-    cpu_name: str | None
-    cpu_ghz: float | None
-    cpu_arch: str | None
-    has_avx: bool | None
-    disk_name: str | None
-    disk_bw: int | None
-    pcie_gen: int | None
-    pcie_bw: float | None
-    gpu_mem_bw: float | None
-    gpu_max_power: int | None
-    os_version: str | None
-    mobo_name: str | None
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -376,20 +358,17 @@ def _shown(
     return [by_id[one] for one in offer_ids if one in by_id]
 
 
-_SHOWN: Final = """
+_SHOWN: Final = f"""
 SELECT o.offer_id, o.machine_id, o.host_id, o.listing_id, o.gpus, o.machine_gpus, o.gpu_name,
        o.gpu_ram_gb, o.cpu_cores, o.ram_gb, o.disk_gb, o.up_mbps, o.down_mbps, o.gpu_rate,
        o.storage_rate, o.up_rate, o.down_rate, o.floor, o.min_bid, o.reserved_rate,
        o.reserved_discount_max_bp, o.until, o.opened_at, o.rentable, o.verification, o.secure,
-       o.reliability, o.checks, o.lower_bound, o.score, o.country, o.cuda, o.ports, o.static_ip,
-       o.nvlink_gb_s, d.driver, d.driver_number, d.compute_capability, d.cpu_name, d.cpu_ghz,
-       d.architecture, d.avx, d.disk_name, d.disk_mb_s, d.pcie_gen, d.pcie_gb_s,
-       d.gpu_memory_gb_s, d.gpu_power_w, d.os_version, d.mainboard, o.bookable, m.cpu_cores,
-       m.ram_gb, m.gpus
+       o.reliability, o.checks, o.lower_bound, o.score, o.country, o.bookable, m.cpu_cores,
+       m.ram_gb, m.gpus, {EQUIPMENT}
 FROM open_offers o JOIN machines m USING (machine_id)
 LEFT JOIN machine_details d USING (machine_id)
 WHERE o.offer_id = ANY(%s) AND (o.until IS NULL OR o.until > %s)
-"""
+"""  # noqa: S608 - constants
 
 
 def _view(row: Sequence[Any], wish: Search, bid: int | None) -> OfferView:
@@ -413,9 +392,9 @@ def _view(row: Sequence[Any], wish: Search, bid: int | None) -> OfferView:
         gpu_ram=row[7],
         cpu_cores=row[8],
         cpu_ram=row[9],
-        machine_cpu_cores=row[51],
-        machine_ram=row[52],
-        registered_gpus=row[53],
+        machine_cpu_cores=row[32],
+        machine_ram=row[33],
+        registered_gpus=row[34],
         disk_space=row[10],
         inet_up=row[11],
         inet_down=row[12],
@@ -435,7 +414,7 @@ def _view(row: Sequence[Any], wish: Search, bid: int | None) -> OfferView:
         until=row[21],
         opened_at=row[22],
         rentable=row[23],
-        bookable=row[50],
+        bookable=row[31],
         verification=row[24],
         secure=row[25],
         reliability=row[26],
@@ -445,23 +424,5 @@ def _view(row: Sequence[Any], wish: Search, bid: int | None) -> OfferView:
         score_effective=effective,
         score_per_dollar=None if effective is None or not total else effective * 1e9 / total,
         country=row[30],
-        cuda=row[31],
-        direct_port_count=row[32],
-        static_ip=row[33],
-        nvlink_bw=row[34],
-        driver=row[35],
-        driver_number=row[36],
-        compute_capability=row[37],
-        cpu_name=row[38],
-        cpu_ghz=row[39],
-        cpu_arch=row[40],
-        has_avx=row[41],
-        disk_name=row[42],
-        disk_bw=row[43],
-        pcie_gen=row[44],
-        pcie_bw=row[45],
-        gpu_mem_bw=row[46],
-        gpu_max_power=row[47],
-        os_version=row[48],
-        mobo_name=row[49],
+        **equipment(row[35:]),
     )

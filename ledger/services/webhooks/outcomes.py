@@ -1,8 +1,4 @@
-"""What became of attempts: delivered, to be tried again, or given up for good.
-
-An outcome counts only for the attempt that it is of: one that comes after its delivery was claimed
-or asked for anew changes nothing.
-"""
+"""What became of attempts to deliver an event to a webhook."""
 
 from __future__ import annotations
 
@@ -10,11 +6,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ledger.domain.events import WebhookDeadLettered
-from ledger.domain.ids import account_stream
-from ledger.domain.webhooks import pause_seconds
+from ledger.services import outcomes
 from ledger.services.ledger import Ledger
 from ledger.services.webhooks.queue import Delivery
-from ledger.store.database import Connection, translating
+from ledger.store.database import Connection
 
 EXCERPT_BYTES_MAX: Final = 1_024
 """How much is kept of what a receiver answered to a delivery that it did not take."""
@@ -29,6 +24,21 @@ class Outcome(NamedTuple):
     reason: str | None = None
     excerpt: str | None = None
 
+    @property
+    def final(self) -> bool:
+        """Never: a receiver may mend whatever made it refuse."""
+        return False
+
+    @property
+    def tries(self) -> int:
+        """How many attempts were made in a row, this one included."""
+        return self.delivery.tries
+
+    @property
+    def row(self) -> tuple[int, int]:
+        """The webhook, and the position of the notice."""
+        return self.delivery.webhook_id, self.delivery.position
+
 
 _RECORD: Final = """
 UPDATE webhook_deliveries d SET state = %s, claimed = false, due_at = coalesce(%s, d.due_at),
@@ -39,66 +49,36 @@ RETURNING (SELECT w.account_id FROM webhooks w WHERE w.webhook_id = d.webhook_id
 """
 
 
-def record(ledger: Ledger, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Write down what became of attempts; returns those whose delivery was given up.
+class _Deliveries(outcomes.Queue[Outcome]):
+    """The rows of `webhook_deliveries`."""
 
-    A failure is tried again after a pause that grows (`domain.webhooks.pause_seconds`); the last
-    one makes a dead letter, which is a fact.
-    """
-    now = ledger.clock()
-    lost: list[Outcome] = []
-    ordered = sorted(outcomes, key=lambda one: (one.delivery.webhook_id, one.delivery.position))
-    with translating(), ledger.database.pool.connection() as connection:
-        for one in ordered:
-            sent = one.delivery
-            if one.taken:
-                _write(connection, one, "delivered", ended_at=now)
-                continue
-            pause = pause_seconds(sent.tries, f"{sent.webhook_id}/{sent.position}")
-            if pause is None:
-                lost.append(one)
-            else:
-                _write(connection, one, "pending", due_at=now + pause)
-    return _bury(ledger, lost) if lost else []
+    taken = "delivered"
 
+    def write(
+        self,
+        connection: Connection,
+        one: Outcome,
+        state: str,
+        *,
+        due_at: int | None = None,
+        ended_at: int | None = None,
+    ) -> int | None:
+        answer = [one.status, one.reason, one.excerpt]
+        values = [state, due_at, ended_at, *answer, *one.row, one.delivery.attempt]
+        row = connection.execute(_RECORD, values).fetchone()
+        return None if row is None else row[0]
 
-def _bury(ledger: Ledger, lost: Sequence[Outcome]) -> list[Outcome]:
-    buried = []
-    with ledger.unit() as unit:
-        for one in lost:
-            account_id = _write(unit.connection, one, "dead", ended_at=unit.now)
-            if account_id is None:
-                continue  # It was removed, or asked for again meanwhile.
-            unit.append(
-                account_stream(account_id),
-                WebhookDeadLettered(
-                    account_id=account_id,
-                    webhook_id=one.delivery.webhook_id,
-                    event=one.delivery.position,
-                    attempts=one.delivery.attempt,
-                    reason=one.reason or "unknown",
-                    dead_at=unit.now,
-                ),
-            )
-            buried.append(one)
-    return buried
+    def dead_letter(self, one: Outcome, account_id: int, now: int) -> WebhookDeadLettered:
+        return WebhookDeadLettered(
+            account_id=account_id,
+            webhook_id=one.delivery.webhook_id,
+            event=one.delivery.position,
+            attempts=one.delivery.attempt,
+            reason=one.reason or "unknown",
+            dead_at=now,
+        )
 
 
-def _write(
-    connection: Connection,
-    one: Outcome,
-    state: str,
-    *,
-    due_at: int | None = None,
-    ended_at: int | None = None,
-) -> int | None:
-    """Write one outcome; returns the account, or none where the attempt is no longer the last."""
-    sent = one.delivery
-    row = connection.execute(
-        _RECORD,
-        [
-            *(state, due_at, ended_at, one.status, one.reason, one.excerpt),
-            *(sent.webhook_id, sent.position, sent.attempt),
-        ],
-    ).fetchone()
-    return None if row is None else row[0]
+def record(ledger: Ledger, ended: Sequence[Outcome]) -> list[Outcome]:
+    """Write down what became of attempts; returns those whose delivery was given up."""
+    return _Deliveries().record(ledger, ended)

@@ -26,9 +26,8 @@ from ledger.store.vault import Vault
 
 LEASE_SECONDS: Final = 60
 """How long an attempt is waited for, by a process that may have died; a request takes 10 s."""
-KEEP_SECONDS: Final = 30 * 86_400
-"""How long a delivery that ended stays in the list; a dead letter itself is a fact and stays."""
 _CURSOR: Final = "webhooks"
+_TABLE: Final = "webhook_deliveries"
 _PER_WEBHOOK: Final = 8
 
 
@@ -179,18 +178,10 @@ def _prepared(
 
 
 def release(connection: Connection, now: int) -> int:
-    """Make what somebody else claimed due at once, for who is now the only one that sends.
-
-    The caller commits; returns how many there were.
-    """
-    return connection.execute(
-        "UPDATE webhook_deliveries SET claimed = false, due_at = %s WHERE claimed", [now]
-    ).rowcount
+    """Make what somebody else claimed due at once; the caller commits, and gets how many."""
+    return news.release(connection, _TABLE, now)
 
 
 def tidy(connection: Connection, now: int) -> int:
     """Forget deliveries that ended a month ago; the caller commits."""
-    return connection.execute(
-        "DELETE FROM webhook_deliveries WHERE ended_at IS NOT NULL AND ended_at <= %s",
-        [now - KEEP_SECONDS],
-    ).rowcount
+    return news.tidy(connection, _TABLE, now)

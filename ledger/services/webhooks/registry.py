@@ -23,6 +23,7 @@ from ledger.domain.webhook_targets import Reach, parse_target
 from ledger.domain.webhooks import OVERLAP_SECONDS, event_id
 from ledger.errors import NotFoundError, RejectedError
 from ledger.services.ledger import Unit
+from ledger.services.subjects import require_subject
 from ledger.services.webhooks.queue import begin_queue, enqueue, put_in_queue
 from ledger.services.webhooks.vaulted import old_secret_name, secret_name, url_name
 
@@ -62,7 +63,7 @@ def register(
     """
     parse_target(url, reach)
     wanted = _checked(codes)
-    subject = _subject(unit, account_id)
+    subject = require_subject(unit.connection, account_id)
     url_hash = unit.vault.keyed_hash(url)
     count = _require_new_address(unit, account_id, url_hash)
     if count >= WEBHOOKS_MAX:
@@ -213,17 +214,6 @@ def _checked(codes: Sequence[str] | None) -> list[NoticeCode] | None:
         what = f"{unknown[0]!r} is no notice" if unknown else "name at least one notice, or none"
         raise RejectedError("invalid_args", f"codes: {what}; there are {shown}")
     return [code for code in get_args(NoticeCode) if code in codes]
-
-
-def _subject(unit: Unit, account_id: int) -> str:
-    row = unit.connection.execute(
-        "SELECT subject, erased_at FROM accounts WHERE account_id = %s", [account_id]
-    ).fetchone()
-    if row is None:
-        raise NotFoundError("no_such_account", f"there is no account {account_id}")
-    if row[1] is not None:
-        raise NotFoundError("erased", "this account's personal data were erased")
-    return str(row[0])
 
 
 def _require_new_address(unit: Unit, account_id: int, url_hash: str) -> int:
