@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +27,16 @@ def read_clocks() -> ClockReading:
 
 def is_synchronised() -> bool:
     """True when the kernel says that a time service disciplines the wall clock."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    state: int = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    state: int = _libc().adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     return 0 <= state < _UNSYNCHRONISED
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@cache
 def _boot_id() -> str:
+    """Of this boot: no process outlives it."""
     return _BOOT_ID.read_text().strip().replace("-", "")

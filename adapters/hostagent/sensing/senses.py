@@ -192,11 +192,12 @@ class Senses:
         reading = self.collector.reading(now.mono_ns)
         lost = self._lost(reading)
         for one in watched:
-            state = self._state(one, lost)
+            found = None if one.pid is None else process(one.pid, self._proc)
+            state = self._state(one, found, lost)
             if second is not None:
                 self._book.see(one.instance, state, one.gpu_uuids)
-            if one.pid is not None:
-                self._meter.read(one.instance, one.pid, now)
+            if found is not None:
+                self._meter.read(one.instance, found.pid, now, found)
         if now.mono_ns - self._slow_look_ns >= _SLOW_LOOK_NS:
             self._slow_look_ns = now.mono_ns
             self._look_slowly(now, reading)
@@ -212,16 +213,18 @@ class Senses:
         if pid is not None:
             self._meter.read(instance, pid, self._clock())
 
-    def _state(self, one: Watched, lost: frozenset[str]) -> TickState:
+    def _state(
+        self, one: Watched, found: Process | None, lost: frozenset[str]
+    ) -> TickState:
         """What the second is, with the process and the GPUs looked at."""
         if one.state not in ALIVE:
             return one.state
-        if one.pid is not None and not self._is_alive(one.instance, one.pid):
+        if one.pid is not None and not self._is_the_same(one.instance, one.pid, found):
             return "exited"
         return "gpu_lost" if lost.intersection(one.gpu_uuids) else one.state
 
-    def _is_alive(self, instance: int, pid: int) -> bool:
-        found = process(pid, self._proc)
+    def _is_the_same(self, instance: int, pid: int, found: Process | None) -> bool:
+        """Whether the process that had that pid at the first look has it now."""
         return found is not None and found == self._processes.setdefault((instance, pid), found)
 
     def _forget(self) -> None:
