@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -45,6 +46,11 @@ class Wanted:
         for instance in self._specs.keys() - instances.keys():
             del self._specs[instance]
         return is_news
+
+    @property
+    def ready(self) -> Collection[int]:
+        """Instances of which it is known what they are started from."""
+        return self._specs.keys()
 
     def spec(self, instance: int) -> DesiredInstance | None:
         """The instance with what it is started from; null while that was not heard."""

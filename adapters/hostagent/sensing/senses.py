@@ -213,9 +213,7 @@ class Senses:
         if pid is not None:
             self._meter.read(instance, pid, self._clock())
 
-    def _state(
-        self, one: Watched, found: Process | None, lost: frozenset[str]
-    ) -> TickState:
+    def _state(self, one: Watched, found: Process | None, lost: frozenset[str]) -> TickState:
         """What the second is, with the process and the GPUs looked at."""
         if one.state not in ALIVE:
             return one.state
