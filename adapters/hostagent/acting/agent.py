@@ -181,7 +181,7 @@ class Agent:
         due_in = self.sealer.due_in_seconds(
             silent_seconds=self.hearing.silent_seconds, is_idle=not self.roll.found
         )
-        if due_in <= 0 or self.roll.is_stale:
+        if due_in <= 0 or self.roll.gone:
             due_in = _AGAIN_SECONDS
         return min(self._lookout.due_in_seconds, due_in)
 

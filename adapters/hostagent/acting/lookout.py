@@ -62,7 +62,7 @@ class Lookout:
         return "stopped" if found is None else self._state_of(found)
 
     def _state_of(self, found: Found) -> TickState:
-        if found.is_alive and self._roll.lives(found):
+        if found.is_alive and found.instance not in self._roll.gone:
             if found.instance in self._probes.lost:
                 return "gpu_lost"
             return "frozen" if found.state == "paused" else "running"

@@ -33,15 +33,15 @@ class Roll:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """List by *runtime*; *lives* is false when a container's first process is gone."""
-        self._runtime, self.lives = runtime, lives
+        self._runtime, self._lives = runtime, lives
         self._monotonic = monotonic
         self._due_at = 0.0
         self._is_hinted = False
         self.found: dict[int, Found] = {}
         self.is_read = False
         """Whether it was ever read: before that nobody knows what runs."""
-        self.is_stale = False
-        """Whether a process is gone of which the runtime did not know at the last call."""
+        self.gone: frozenset[int] = frozenset()
+        """Instances whose process is gone, while the runtime still says that it is there."""
 
     def hint(self) -> None:
         """Something may have happened to a container; on any thread."""
@@ -50,9 +50,9 @@ class Roll:
     def read(self) -> list[Found] | None:
         """All containers, if they were listed now; null when there was no reason, or no answer."""
         now = self._monotonic()
-        self.is_stale = False
+        self.gone = self._gone()
         is_due = self._is_hinted or now >= self._due_at
-        if not is_due and all(self.lives(one) for one in self.found.values()):
+        if not (is_due or self.gone):
             return None
         self._is_hinted = False
         try:
@@ -65,8 +65,11 @@ class Roll:
         self._due_at = now + LIST_SECONDS
         self.found = {one.instance: one for one in sorted(listed, key=lambda one: one.assignment)}
         self.is_read = True
-        self.is_stale = not all(self.lives(one) for one in self.found.values())
+        self.gone = self._gone()
         return listed
+
+    def _gone(self) -> frozenset[int]:
+        return frozenset(one.instance for one in self.found.values() if not self._lives(one))
 
     @property
     def pids(self) -> list[int]:

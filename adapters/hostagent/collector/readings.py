@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple, get_args
+from typing import Final, get_args
 
 from adapters.hostagent.collector.port import GpuReading, GpuState, NvmlState, Reading
 from adapters.hostagent.collector.protocol import (
@@ -19,19 +19,9 @@ from adapters.hostagent.collector.protocol import (
 SECOND_NS: Final = 1_000_000_000
 GRACE_NS: Final = 5 * SECOND_NS
 """A number is news for its cadence and this long; a sweep that takes longer has failed."""
-_FOR_EVER: Final = 1 << 63
 _KEPT_UTILISATIONS: Final = 400
 """Over five minutes: as long as a report may wait to be sealed."""
 FIELDS: Final[tuple[Field, ...]] = get_args(Field)
-
-
-class _Made(NamedTuple):
-    """A reading that was put together, and while it is what would be put together again."""
-
-    state: NvmlState
-    from_ns: int
-    until_ns: int
-    reading: GpuReading
 
 
 class _Kept:
@@ -40,7 +30,6 @@ class _Kept:
     def __init__(self) -> None:
         self.rows: dict[Cadence, tuple[int, GpuRow]] = {}
         self.state: GpuState = "ok"
-        self.made: _Made | None = None
 
 
 class Readings:
@@ -55,7 +44,6 @@ class Readings:
         """Drop all numbers of a generation that is over; the history of utilisation stays."""
         for kept in self._gpus.values():
             kept.rows.clear()
-            kept.made = None
 
     def know(self, gpu_uuids: Iterable[str]) -> None:
         """Keep a place for these GPUs, whether they answer or not."""
@@ -66,7 +54,7 @@ class Readings:
         """Note what a GPU is; true when that is new."""
         kept = self._gpus.setdefault(uuid, _Kept())
         is_new = kept.state != state
-        kept.state, kept.made = state, None
+        kept.state = state
         if state != "ok":
             kept.rows.clear()
         return is_new
@@ -75,13 +63,17 @@ class Readings:
         """What the GPU is; unknown ones are missing."""
         return self._gpus[uuid].state if uuid in self._gpus else "missing"
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """GPUs that fell off the bus."""
+        return frozenset(uuid for uuid, kept in self._gpus.items() if kept.state == "lost")
+
     def take(self, cadence: Cadence, at_ns: int, rows: Iterable[GpuRow]) -> None:
         """Keep the rows of one sweep in the place of the last ones."""
         utilisation: dict[str, int] = {}
         for row in rows:
             kept = self._gpus.setdefault(row.uuid, _Kept())
             kept.rows[cadence] = (at_ns, row)
-            kept.made = None
             if "util" in row.values:
                 utilisation[row.uuid] = row.values["util"]
         if cadence == 1:
@@ -114,25 +106,6 @@ class Readings:
 
 
 def _reading(uuid: str, kept: _Kept, now_ns: int, state: NvmlState) -> GpuReading:
-    """A reading is asked for several times between two sweeps, and put together once."""
-    made = kept.made
-    if made is None or made.state != state or not made.from_ns <= now_ns <= made.until_ns:
-        ends = [at_ns + _news_ns(cadence) for cadence, (at_ns, _) in kept.rows.items()]
-        made = kept.made = _Made(
-            state,
-            max((one + 1 for one in ends if one < now_ns), default=0),
-            min((one for one in ends if one >= now_ns), default=_FOR_EVER),
-            _put_together(uuid, kept, now_ns, state),
-        )
-    return made.reading
-
-
-def _news_ns(cadence: Cadence) -> int:
-    """How long a number is news."""
-    return cadence * SECOND_NS + GRACE_NS
-
-
-def _put_together(uuid: str, kept: _Kept, now_ns: int, state: NvmlState) -> GpuReading:
     values: dict[Field, int] = {}
     status: dict[Field, Status] = {}
     procs: list[ProcessMemory] | None = None
@@ -140,7 +113,7 @@ def _put_together(uuid: str, kept: _Kept, now_ns: int, state: NvmlState) -> GpuR
     newest: int | None = None
     for cadence, (at_ns, row) in kept.rows.items():
         newest = at_ns if newest is None else max(newest, at_ns)
-        if state != "ok" or now_ns - at_ns > _news_ns(cadence):
+        if state != "ok" or now_ns - at_ns > cadence * SECOND_NS + GRACE_NS:
             continue
         values |= row.values
         status |= row.missing

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from adapters.hostagent.collector.codes import NO_GPUS, UNKNOWN_XID, VERSION_MISMATCH
 from adapters.hostagent.collector.findings import Inspector
 from adapters.hostagent.collector.life import Waits
-from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading
+from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading, Standing
 from adapters.hostagent.collector.process import ChildProcess
 from adapters.hostagent.collector.protocol import (
     Answer,
@@ -130,6 +130,11 @@ class NvmlCollector:
             self._thread.join()
         os.close(self._wake_in)
         os.close(self._wake_out)
+
+    def standing(self, now_ns: int) -> Standing:
+        """What is true now, without what was measured; *now_ns* is now."""
+        with self._lock:
+            return Standing(self._state, self._generation, self._readings.lost)
 
     def reading(self, now_ns: int) -> Reading:
         """What is known at *now_ns*; what is too old is null and `stale`, never repeated."""

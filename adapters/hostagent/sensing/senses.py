@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from adapters.hostagent.collector.port import Collector, Reading
+from adapters.hostagent.collector.port import Collector, Reading, Standing
 from adapters.hostagent.reports import block
 from adapters.hostagent.sensing.attribution import Occupants
 from adapters.hostagent.sensing.clock_source import read_clocks
@@ -148,13 +148,7 @@ class Senses:
     @property
     def lost_gpus(self) -> frozenset[str]:
         """GPUs that fell off the bus: their instances run without them."""
-        return self._lost(self.collector.reading(self._look_ns))
-
-    def _lost(self, reading: Reading) -> frozenset[str]:
-        gpus = reading.gpus.values()
-        return frozenset(one.uuid for one in gpus if one.state == "lost") | (
-            self.news_book.off_the_bus
-        )
+        return self.collector.standing(self._look_ns).lost | self.news_book.off_the_bus
 
     def gpu_count(self) -> int | None:
         """GPUs that the driver shows now; null when it does not answer."""
@@ -187,10 +181,10 @@ class Senses:
             self._book.look(second, begins_ns, begins_ns + SECOND_NS)
         self._watched = {one.instance: one for one in watched}
         self.news_book.watch(self._watched)
-        self.news_book.look_for_faults()
+        standing = self.collector.standing(now.mono_ns)
+        self.news_book.look_for_faults(standing.generation)
         self.news_book.findings(self.collector.take_findings())
-        reading = self.collector.reading(now.mono_ns)
-        lost = self._lost(reading)
+        lost = standing.lost | self.news_book.off_the_bus
         for one in watched:
             found = None if one.pid is None else process(one.pid, self._proc)
             state = self._state(one, found, lost)
@@ -200,8 +194,8 @@ class Senses:
                 self._meter.read(one.instance, found.pid, now, found)
         if now.mono_ns - self._slow_look_ns >= _SLOW_LOOK_NS:
             self._slow_look_ns = now.mono_ns
-            self._look_slowly(now, reading)
-        self._look_at_machine(reading)
+            self._look_slowly(now, self.collector.reading(now.mono_ns))
+        self._look_at_machine(standing)
         self._forget()
 
     def last_reading(self, instance: int) -> None:
@@ -251,14 +245,14 @@ class Senses:
             if found is not None:
                 self.news_book.disk(found, instance or None)
 
-    def _look_at_machine(self, reading: Reading) -> None:
+    def _look_at_machine(self, standing: Standing) -> None:
         """The inventory goes with the first report of a generation that changed it.
 
         Asked at every look: a GPU may be gone before the next slow one.
         """
-        if reading.state != "ok" or reading.generation == self._inventory_of:
+        if standing.state != "ok" or standing.generation == self._inventory_of:
             return
-        self._inventory_of = reading.generation
+        self._inventory_of = standing.generation
         found = self._stock(
             self.collector.identities(),
             self.collector.versions(),
