@@ -29,7 +29,7 @@ def shown(found: CatchUp) -> Row:
         f"{found.backlog / found.seconds:,.0f} reports/s, {found.seconds:.1f} s; a live report"
         f" waits p99 {_p99(turns):.2f} s for its answer once it is its turn",
         f"one request at most; memory does not grow; ≤ {_DELAY_SECONDS:.0f} s for other machines",
-        f"{len(waits)} live reports behind the backlog, the oldest for {max(waits, default=0):.1f} s;"
+        f"{len(waits)} live reports behind the backlog, for {max(waits, default=0):.1f} s at most;"
         f" slowest request {found.slowest_request:.2f} s; the agent's memory"
         f" {found.rss_at_start / 1e6:.0f} MB, at most {found.rss_peak / 1e6:.0f} MB; another"
         f" machine's report p99 {_p99(found.busy_latencies):.3f} s, before"

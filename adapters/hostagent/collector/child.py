@@ -77,6 +77,8 @@ class Child:
             question = self._questions.get()
             try:
                 self._tell(self._answer(question))
+            except BrokenPipeError:
+                self._leave()  # Whoever asked let go, and hears no more of it.
             except BaseException as error:
                 # A sweeping thread that died would look like a driver that hangs.
                 log(f"the collector fails: {error!r}")
