@@ -76,7 +76,12 @@ def test_an_agent_turns_once_a_second_and_at_once_when_a_process_ends(tmp_path: 
     )
     turns: list[float] = []
     turn = agent.turn
-    agent.turn = lambda: (turns.append(time.monotonic()), turn())[1]  # type: ignore[method-assign]
+
+    def counted() -> None:
+        turns.append(time.monotonic())
+        turn()
+
+    agent.turn = counted  # type: ignore[method-assign]
     with subprocess.Popen([*SLEEP]) as renter:
         runtime.adopt(Found("1", 1, 1, "running", ("GPU-a",), pid=renter.pid))
         thread = threading.Thread(target=agent.run)
