@@ -124,9 +124,19 @@ class MetricsServer:
             raise UnavailableError("port_in_use", message) from error
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop to serve."""
-        self._server.shutdown()
+        self._ending.set()
+        with contextlib.suppress(OSError):
+            self._server.socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(_SECONDS)
         self._server.server_close()
+
+    def _run(self) -> None:
+        # Not `serve_forever`, which looks twice a second whether it should end.
+        while not self._ending.is_set():
+            self._server.handle_request()

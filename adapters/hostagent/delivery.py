@@ -15,7 +15,7 @@ from adapters.hostagent.spool import SqliteSpool
 from ledger.domain.acknowledgement import UsageAnswer
 from ledger.errors import LedgerError
 
-IDLE_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 60.0
 """How long the thread sleeps over an empty spool, unless it is woken."""
 REFUSED_SECONDS: Final = 300.0
 """A key that was refused may be enrolled anew by a person; it is tried again this much later."""

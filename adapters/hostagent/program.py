@@ -147,7 +147,7 @@ def _work(
     calls = SignedCalls(server, spool.machine, identity, second=second)
     scribe = Scribe(calls, runtime, agent.diary)
     ways_in = WaysIn(calls, runtime, options.public_ip or public_address(server))
-    agent.on_running = ways_in.running
+    agent.running.on_running = ways_in.running
     hints = Hints(runtime, agent.hint)
     volumes = Volumes(runtime)
 
@@ -216,7 +216,7 @@ def _metrics(
         own = self_metrics.render(
             spool.facts(),
             alarms=delivery.alarms,
-            instances=len(agent.found),
+            instances=agent.instances,
             contact_age=None if heard is None else time.monotonic() - heard,
         )
         return senses.metrics() + own

@@ -31,7 +31,7 @@ from ledger.projections.runner import UsageRunner
 from ledger.services.ledger import Ledger, SimulatedClock
 from ledger.services.usage import SignedReport, UsageService
 from ledger.store.log import read_page
-from tests.bench import agent, books, challenges, documents, market, reliability
+from tests.bench import agent, books, challenges, documents, market, offline, reliability
 from tests.bench.load import drive
 from tests.bench.prepare import Fleet, request
 from tests.bench.row import Row
@@ -56,6 +56,7 @@ def main() -> int:
         growth,
         the_market,
         the_agent,
+        coming_back,
         the_books,
         the_documents,
     ):
@@ -96,6 +97,11 @@ def the_documents() -> list[Row]:
 def the_agent() -> list[Row]:
     """What watching a machine costs that machine."""
     return agent.rows(quick=QUICK)
+
+
+def coming_back() -> list[Row]:
+    """Three days without network, and what they take afterwards."""
+    return offline.rows(quick=QUICK)
 
 
 def ingest() -> list[Row]:

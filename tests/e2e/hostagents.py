@@ -40,6 +40,7 @@ class HostAgent:
         *,
         driver: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
+        report_seconds: int = 1,
     ) -> None:
         """Enrol with *token* at *url*.
 
@@ -50,8 +51,9 @@ class HostAgent:
             driver: Environment in which a driver's library is found; the agent then asks it for
                 its GPUs instead of pretending.
             options: Further words for `gpuledger agent run`.
+            report_seconds: Seconds in a report.
         """
-        self._options = options
+        self._options = ("--report-seconds", str(report_seconds), *options)
         self._environment = {**os.environ, **(driver or {})}
         self._folder = Path(tempfile.mkdtemp(prefix="gl-agent-"))
         self._folder.chmod(0o711)  # instances run as users of their own and must pass
@@ -85,7 +87,7 @@ class HostAgent:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "adapters.cli.main", "agent", "run"),
-                    *("--runtime", "process", "--report-seconds", "1", "--metrics-port", "0"),
+                    *("--runtime", "process", "--metrics-port", "0"),
                     *("--instance-user", "own" if _others_may_run(sys.executable) else "agent"),
                     *("--state", str(self.home.folder)),
                     *self._options,

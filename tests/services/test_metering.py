@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from adapters.hostagent.reports import ReportChain, constant_block
 from ledger.domain.usage import Observation
+from ledger.projections.usage import live
+from ledger.projections.usage.loading import load_instances
+from ledger.projections.usage.state import Meter
 from ledger.services import rentals
+from ledger.store.database import Connection
 from tests.support.market import DOLLAR, START, Market
 
 GPU_SECOND = 100_000
@@ -142,6 +148,23 @@ def test_given_an_instance_of_another_machine_then_it_is_unknown(market: Market)
         "SELECT machine_id, instance_id, code FROM anomalies ORDER BY instance_id"
     ).fetchall()
     assert rows == [(elsewhere, one, "unknown_instance"), (elsewhere, 999, "unknown_instance")]
+
+
+def test_given_many_ticks_of_strangers_then_each_is_looked_up_once_a_page(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that names instances not its own, report after report, does not slow the fold."""
+    asked: list[int] = []
+
+    def counted(connection: Connection, instances: Collection[int]) -> dict[int, Meter]:
+        asked.extend(instances)
+        return load_instances(connection, instances)
+
+    monkeypatch.setattr(live, "load_instances", counted)
+    machine = market.machine()
+    market.run(machine, [998, 999], 600, report_seconds=1)
+    assert market.anomalies(999) == {"unknown_instance": 600}
+    assert asked == [998, 999]
 
 
 def test_given_a_silent_machine_then_nothing_is_billed_for_the_gap(market: Market) -> None:

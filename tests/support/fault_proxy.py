@@ -11,11 +11,21 @@ import asyncio
 import contextlib
 import random
 import threading
-from typing import Final, Literal
+import time
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
 
 Fault = Literal["cut", "delay", "duplicate", "reset"]
 FAULTS: Final[tuple[Fault, ...]] = ("cut", "delay", "duplicate", "reset")
 _MOST_SECONDS: Final = 0.5
+
+
+class Exchange(NamedTuple):
+    """One request with reports, by its body; when it came and was answered, monotonic seconds."""
+
+    body: bytes
+    came_at: float
+    answered_at: float
 
 
 class FaultProxy:
@@ -24,9 +34,19 @@ class FaultProxy:
     `done` counts what was done to requests, by fault.
     """
 
-    def __init__(self, target: int, chance: random.Random, share: float = 0.0) -> None:
-        """Begin to listen."""
+    def __init__(
+        self,
+        target: int,
+        chance: random.Random,
+        share: float = 0.0,
+        on_usage: Callable[[Exchange], None] = lambda _: None,
+    ) -> None:
+        """Begin to listen; *on_usage* is told of every request with reports, on the proxy's thread.
+
+        Only of those that were answered without a fault.
+        """
         self.share = share
+        self._on_usage = on_usage
         self.done: dict[str, int] = dict.fromkeys(FAULTS, 0)
         self._target = target
         self._chance = chance
@@ -89,7 +109,9 @@ class FaultProxy:
 
     async def _answered(self, request: bytes) -> bytes | None:
         """What the client gets; none when its connection is to be cut."""
-        fault = self._draw() if request.startswith(b"POST /v1/usage") else None
+        is_usage = request.startswith(b"POST /v1/usage")
+        fault = self._draw() if is_usage else None
+        came_at = time.monotonic()
         if fault is not None:
             self.done[fault] += 1
         match fault:
@@ -102,6 +124,9 @@ class FaultProxy:
             case "reset" | None:
                 pass
         answer = await self._forwarded(request)
+        if is_usage and fault is None and answer is not None:
+            body = request.partition(b"\r\n\r\n")[2]
+            self._on_usage(Exchange(body, came_at, time.monotonic()))
         return None if fault == "reset" else answer
 
     def _draw(self) -> Fault | None:

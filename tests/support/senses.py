@@ -116,11 +116,13 @@ class FakeProc:
         text += "".join(
             f"{name:>6}: {down} {'0 ' * 7}{up} {'0 ' * 7}\n" for name, (_, up, down) in rows.items()
         )
-        (self.folder / str(pid) / "net/dev").write_text(text)
+        net = self.folder / str(pid) / "net"
+        # Names are any bytes: what is no text comes as Python writes it in a `str`.
+        (net / "dev").write_bytes(text.encode(errors="surrogateescape"))
         lists = "".join(
             f"{index} {name} 1 0 01005e000001\n" for name, (index, _, _) in rows.items()
         )
-        (self.folder / str(pid) / "net/dev_mcast").write_text(lists)
+        (net / "dev_mcast").write_bytes(lists.encode(errors="surrogateescape"))
 
     def end(self, pid: int) -> None:
         """It is gone."""

@@ -88,19 +88,18 @@ def plan(seen: Situation) -> list[Step]:
     return steps
 
 
-def ended_by_itself(seen: Situation, want: DesiredInstance, found: Found) -> bool:
+def ended_by_itself(kept: Kept | None, boot_id: str, want: DesiredInstance, found: Found) -> bool:
     """True when the container of the wanted assignment ended in this boot, and nobody asked.
 
     What a reboot of the machine ended is started again, under the same assignment.
     """
-    kept = seen.kept.get(found.instance)
     return (
         found.state == "exited"
         and found.assignment == want.assignment
         and kept is not None
         and kept.assignment == want.assignment
         and kept.phase in {"loading", "running"}
-        and kept.boot_id == seen.boot_id
+        and kept.boot_id == boot_id
     )
 
 
@@ -142,7 +141,7 @@ def _run(seen: Situation, want: DesiredInstance, found: Found | None) -> Step | 
         and kept.boot_id == seen.boot_id
     ):
         return None  # It ended, and the server was told; it is the server's turn.
-    if found is not None and ended_by_itself(seen, want, found):
+    if found is not None and ended_by_itself(kept, seen.boot_id, want, found):
         return None  # Told first; whether it runs again is the server's decision.
     return Step("start", want.instance, want.assignment, reboots=want.reboots)
 

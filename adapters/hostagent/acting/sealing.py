@@ -24,6 +24,7 @@ from ledger.errors import UnavailableError
 
 _EMPTY_SECONDS: Final = 0.1
 """Reports that attest no second come at most ten times a second."""
+_SHORTEST_SECONDS: Final = 1.0
 _MAX_HEALTH: Final = 256
 
 log = structlog.get_logger("gpuledger.agent")
@@ -92,20 +93,13 @@ class Sealer:
             is_idle: Whether the machine holds no instance.
             is_last: Whether this agent ends.
         """
-        now = self._monotonic()
-        is_news = self.telling.is_news
-        step = seal_seconds(
-            self._report_seconds, self.stage, silent_seconds, is_idle=is_idle and not is_news
-        )
-        is_due = now - self._sealed_at >= step
-        is_due |= self._senses.has_news and now - self._sealed_at >= 1.0
         if self._senses.second is None:
             self._keep_untold()
             return
-        if not (is_due or is_last or is_news):
+        due_in = self.due_in_seconds(silent_seconds=silent_seconds, is_idle=is_idle)
+        if due_in > 0 and not is_last:
             return
-        if not is_last and now - self._sealed_at < (_EMPTY_SECONDS if is_news else 1.0):
-            return
+        is_news = self.telling.is_news
         attested = self._unsealed or self._senses.attest()
         if attested is None and not (is_news or self._senses.has_news):
             return
@@ -115,6 +109,20 @@ class Sealer:
             attested = self._senses.attest()
         if not self.telling.is_empty or self._senses.has_news:
             self._seal_one(self._senses.news())
+
+    def due_in_seconds(self, *, silent_seconds: float, is_idle: bool) -> float:
+        """Until the next report is to be sealed; not positive when it is due.
+
+        News are sealed at once, what the senses have to tell after a second at least.
+        """
+        if self.telling.is_news:
+            step = _EMPTY_SECONDS
+        elif self._senses.has_news:
+            step = _SHORTEST_SECONDS
+        else:
+            normal = self._report_seconds
+            step = seal_seconds(normal, self.stage, silent_seconds, is_idle=is_idle)
+        return self._sealed_at + step - self._monotonic()
 
     def _keep_untold(self) -> None:
         """Without the time nothing can be sealed: what was done and seen outlives this agent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -50,6 +51,11 @@ class Wanted:
     def is_rented(self) -> bool:
         """Whether some instance is to run here."""
         return any(one.want == "running" for one in self.instances.values())
+
+    @property
+    def ready(self) -> Collection[int]:
+        """Instances of which it is known what they are started from."""
+        return self._specs.keys()
 
     def spec(self, instance: int) -> DesiredInstance | None:
         """The instance with what it is started from; null while that was not heard."""

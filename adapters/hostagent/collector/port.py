@@ -61,6 +61,15 @@ class Reading(NamedTuple):
     """By UUID: those of the generation, and those that are registered or were lost."""
 
 
+class Standing(NamedTuple):
+    """How things stand, without a number: cheap enough for every look."""
+
+    state: NvmlState
+    generation: int
+    lost: frozenset[str]
+    """GPUs that fell off the bus."""
+
+
 class Finding(NamedTuple):
     """Something that the server should hear of; told once."""
 
@@ -100,6 +109,9 @@ class Collector(Protocol):
 
     def stop(self) -> None:
         """End in order; a process that hangs in the driver is left behind, never killed."""
+
+    def standing(self, now_ns: int) -> Standing:
+        """What is true at *now_ns*, without what was measured."""
 
     def reading(self, now_ns: int) -> Reading:
         """What is known at *now_ns*; what is too old is null and `stale`, never repeated."""

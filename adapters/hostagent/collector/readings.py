@@ -63,6 +63,11 @@ class Readings:
         """What the GPU is; unknown ones are missing."""
         return self._gpus[uuid].state if uuid in self._gpus else "missing"
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """GPUs that fell off the bus."""
+        return frozenset(uuid for uuid, kept in self._gpus.items() if kept.state == "lost")
+
     def take(self, cadence: Cadence, at_ns: int, rows: Iterable[GpuRow]) -> None:
         """Keep the rows of one sweep in the place of the last ones."""
         utilisation: dict[str, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import threading
 import time
@@ -136,7 +137,7 @@ class Session:
             lost=lost,
             present=present,
             ended=ended,
-            open_fds=len(list(Path("/proc/self/fd").iterdir())),
+            open_fds=len(os.listdir("/proc/self/fd")),
             rss_bytes=resident_bytes(),
             cpu_ns=int((usage.ru_utime + usage.ru_stime) * 1e9),
         )

@@ -1,7 +1,7 @@
 """The collector as the agent sees it: a child process that may hang, and is then left behind.
 
-One thread asks, one thing at a time, and waits no longer than the deadline. A child that misses it
-gets SIGTERM and a grace; SIGKILL is never sent, because it has frozen GPUs (`host-agent.md` §5).
+One thread asks, one thing at a time, and waits no longer than the deadline; what becomes of a child
+that misses it is in `children`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
+from adapters.hostagent.collector.children import Children
 from adapters.hostagent.collector.codes import NO_GPUS, UNKNOWN_XID, VERSION_MISMATCH
 from adapters.hostagent.collector.findings import Inspector
 from adapters.hostagent.collector.life import Waits
-from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading
+from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading, Standing
 from adapters.hostagent.collector.process import ChildProcess
 from adapters.hostagent.collector.protocol import (
     Answer,
@@ -95,9 +96,7 @@ class NvmlCollector:
 
         self._state: NvmlState = "down"
         self._generation = 0
-        self._child: ChildProcess | None = None
-        self._leaving: tuple[ChildProcess, int] | None = None
-        self._abandoned: list[ChildProcess] = []
+        self._children = Children(self._pace.grace, self._pace.waits)
         self._pending: _Pending | None = None
         self._due: dict[Cadence, int] = {}
         self._retry_ns = 0
@@ -130,6 +129,11 @@ class NvmlCollector:
             self._thread.join()
         os.close(self._wake_in)
         os.close(self._wake_out)
+
+    def standing(self, now_ns: int) -> Standing:
+        """What is true now, without what was measured; *now_ns* is now."""
+        with self._lock:
+            return Standing(self._state, self._generation, self._readings.lost)
 
     def reading(self, now_ns: int) -> Reading:
         """What is known at *now_ns*; what is too old is null and `stale`, never repeated."""
@@ -174,17 +178,18 @@ class NvmlCollector:
     def status(self) -> CollectorStatus:
         """How the collector itself is doing."""
         with self._lock:
+            child = self._children.present
             newest = max(self._last_sweeps.values(), key=lambda one: one.ended_ns, default=None)
             return CollectorStatus(
                 state=self._state,
                 generation=self._generation,
-                abandoned_children=sum(not one.has_ended() for one in self._abandoned),
+                abandoned_children=self._children.hanging,
                 last_good_sweep_ns=self._good_ns,
                 sweep_seconds={
                     cadence: (one.ended_ns - one.began_ns) / SECOND_NS
                     for cadence, one in self._last_sweeps.items()
                 },
-                child_pid=None if self._child is None else self._child.pid,
+                child_pid=None if child is None else child.pid,
                 child_fds=0 if newest is None else newest.open_fds,
                 child_rss_bytes=0 if newest is None else newest.rss_bytes,
                 child_cpu_ns=0 if newest is None else newest.cpu_ns,
@@ -203,12 +208,13 @@ class NvmlCollector:
 
     def _wait(self, timeout_ns: int) -> None:
         """Until the child says something, somebody wakes us, or the time is over."""
-        watched = [self._wake_out, *([] if self._child is None else [self._child.fileno()])]
+        child = self._children.present
+        watched = [self._wake_out, *([] if child is None else [child.fileno()])]
         readable, _, _ = select.select(watched, [], [], timeout_ns / SECOND_NS)
         if self._wake_out in readable:
             os.read(self._wake_out, 4096)
-        if self._child is not None and self._child.fileno() in readable:
-            self._listen(self._child)
+        if child is not None and child.fileno() in readable:
+            self._listen(child)
 
     def _listen(self, child: ChildProcess) -> None:
         try:
@@ -226,7 +232,7 @@ class NvmlCollector:
     def _step(self, now_ns: int) -> int:
         """Do what is due; when to look again at the latest."""
         with self._lock:
-            self._bury(now_ns)
+            self._children.bury(now_ns)
             pending = self._pending
             if pending is not None and now_ns >= pending.deadline_ns:
                 self._missed("the driver does not answer", now_ns)
@@ -234,30 +240,20 @@ class NvmlCollector:
                 self._release()
             elif self._state == "released":
                 self._state, self._retry_ns = "down", now_ns
-            if self._child is None:
+            if self._children.present is None:
                 self._start_child(now_ns)
-            if self._child is not None and self._pending is None:
+            if self._children.present is not None and self._pending is None:
                 self._ask_next(now_ns)
             return self._next_ns(now_ns)
 
-    def _bury(self, now_ns: int) -> None:
-        self._abandoned = [one for one in self._abandoned if not one.has_ended()]
-        if self._leaving is None:
-            return
-        child, until_ns = self._leaving
-        if child.has_ended():
-            self._leaving = None
-        elif now_ns >= until_ns:
-            self._abandoned.append(child)
-            self._leaving = None
-
     def _start_child(self, now_ns: int) -> None:
-        if self._leaving is not None or now_ns < self._retry_ns or self._state == "released":
+        children = self._children
+        if children.is_leaving or now_ns < self._retry_ns or self._state == "released":
             return
-        if len(self._abandoned) > MAX_ABANDONED:
-            self._tell_unavailable(now_ns, None, f"{len(self._abandoned)} collectors hang")
+        if children.hanging > MAX_ABANDONED:
+            self._tell_unavailable(now_ns, None, f"{children.hanging} collectors hang")
             return
-        self._child = ChildProcess(self._pace.waits)
+        children.start()
 
     def _ask_next(self, now_ns: int) -> None:
         if self._state in {"down", "stale", "reboot_required"}:
@@ -279,9 +275,10 @@ class NvmlCollector:
         return ((now_ns + phase) // step + 1) * step - phase
 
     def _ask(self, question: Question, seconds: float, now_ns: int) -> None:
-        assert self._child is not None
+        child = self._children.present
+        assert child is not None
         self._pending = _Pending(question, now_ns + int(seconds * SECOND_NS))
-        if not self._child.ask(question):
+        if not child.ask(question):
             self._missed("the collector ended", now_ns)
 
     def _next_ns(self, now_ns: int) -> int:
@@ -289,12 +286,13 @@ class NvmlCollector:
         candidates = [now_ns + 60 * SECOND_NS]
         if self._pending is not None:
             candidates.append(self._pending.deadline_ns)
-        elif self._state == "ok" and self._child is not None:
+        elif self._state == "ok" and self._children.present is not None:
             candidates.append(min(self._due.values()))
         elif self._state != "released":
             candidates.append(max(self._retry_ns, now_ns + SECOND_NS // 100))
-        if self._leaving is not None or self._abandoned:
-            candidates.append(now_ns + int(self._pace.second * SECOND_NS) // 10)
+        again_ns = self._children.look_again_ns(int(self._pace.second * SECOND_NS))
+        if again_ns is not None:
+            candidates.append(now_ns + again_ns)
         return min(candidates)
 
     # --- answers ---------------------------------------------------------------------------------
@@ -416,18 +414,12 @@ class NvmlCollector:
 
     def _let_go(self, now_ns: int) -> None:
         self._pending = None
-        if self._child is None:
-            return
-        self._child.let_go()
-        if self._leaving is not None:
-            self._abandoned.append(self._leaving[0])
-        self._leaving = (self._child, now_ns + int(self._pace.grace * SECOND_NS))
-        self._child = None
+        self._children.let_go(now_ns)
 
     def _release(self) -> None:
         if self._state == "released" or self._pending is not None:
             return
-        if self._child is None:
+        if self._children.present is None:
             self._state = "released"
             return
         self._ask(Close(), self._pace.deadline, time.monotonic_ns())
@@ -435,9 +427,9 @@ class NvmlCollector:
     def _leave_all(self) -> None:
         with self._lock:
             self._let_go(time.monotonic_ns())
-            leaving, self._leaving = self._leaving, None
-        if leaving is not None and not leaving[0].ends_within(self._pace.grace):
+            leaving = self._children.take_leaving()
+        if leaving is not None and not leaving.ends_within(self._pace.grace):
             with self._lock:
-                self._abandoned.append(leaving[0])
+                self._children.abandon(leaving)
         with self._lock:
             self._state = "down"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from adapters.hostagent.collector.findings import Inspector
-from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading
+from adapters.hostagent.collector.port import CollectorStatus, Finding, NvmlState, Reading, Standing
 from adapters.hostagent.collector.protocol import (
     Cadence,
     Field,
@@ -99,6 +99,11 @@ class CollectorTwin:
     def tell_xid(self, now_ns: int, code: int, uuid: str | None) -> None:
         """The driver reports a fault."""
         self._xids.append(Xid(now_ns, code, uuid))
+
+    def standing(self, now_ns: int) -> Standing:
+        """What is true at *now_ns*, without what was measured."""
+        self._sweep(now_ns)
+        return Standing(self._state, self._generation, self._readings.lost)
 
     def reading(self, now_ns: int) -> Reading:
         """What is known at *now_ns*."""

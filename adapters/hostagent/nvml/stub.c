@@ -3,7 +3,8 @@
  * -DOLD leaves out what old drivers lack; -DFULL adds what data-centre cards answer as well. The
  * file is read at every call: write a new one and rename it over the old one. Of a key that is
  * there twice the last line counts. One mutex serves all calls, so an injected hang stops the
- * others too, as a hung driver does. */
+ * others too, as a hung driver does. Who waits for an event looks into the file every 20 ms, or
+ * every event_poll_ms: a driver that is measured should not cost what looking costs. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>
@@ -54,6 +55,15 @@ static void copy(char *to, u32 size, const char *text) { if (size) snprintf(to, 
 static u32 gpu_count(void) { return (u32)number(get("gpus"), 1); }
 static int index_of(dev handle) { return (int)((long)handle - FIRST_HANDLE); }
 static u64 value(int gpu, const char *key, u64 otherwise) { return number(get("gpu%d.%s", gpu, key), otherwise); }
+
+/* Of the newest sample, in us: what the file says, or now. */
+static u64 sampled_at(int gpu) {
+    const char *text = get("gpu%d.sample_ts", gpu);
+    if (!text || strcmp(text, "now")) return number(text, 0);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (u64)now.tv_sec * 1000000 + (u64)now.tv_nsec / 1000;
+}
 
 static void uuid_of(int gpu, char *to, u32 size) {
     const char *text = get("gpu%d.uuid", gpu);
@@ -208,7 +218,7 @@ API int nvmlDeviceGetProcessUtilization(dev d, struct sample *out, u32 *count, u
     DEVICE(ProcessUtilization);
     if (value(g, "mig", 0)) return leave(NOT_SUPPORTED);
     struct process rows[256];
-    u64 ts = value(g, "sample_ts", 0);
+    u64 ts = sampled_at(g);
     u32 room = out ? *count : 0, n = processes(g, "procs", rows, 256);
     if (n && ts <= since) return leave(NOT_FOUND);
     *count = n;
@@ -253,8 +263,10 @@ API int nvmlDeviceRegisterEvents(dev d, u64 types, dev set) {
 }
 API int nvmlEventSetWait_v2(dev set, struct event *out, u32 timeout_ms) {
     (void)set;
-    for (u32 waited = 0;; waited += 20) {
+    u32 pause = 20;
+    for (u32 waited = 0;; waited += pause) {
         CALL(EventSetWait_v2, -1);
+        pause = (u32)number(get("event_poll_ms"), 20);
         const char *xid = get("xid");
         int g = xid ? atoi(xid) : -1;
         if (xid && registered && strcmp(xid, delivered)) {
@@ -264,7 +276,7 @@ API int nvmlEventSetWait_v2(dev set, struct event *out, u32 timeout_ms) {
         }
         leave(OK);
         if (waited >= timeout_ms) return TIMEOUT;
-        usleep(20000);
+        usleep(1000 * pause);
     }
 }
 
@@ -296,7 +308,7 @@ struct measured { u64 ts; u64 value; };
 API int nvmlDeviceGetSamples(dev d, u32 type, u64 since, u32 *value_type, u32 *count, struct measured *out) {
     (void)type;
     DEVICE(Samples);
-    u64 ts = value(g, "sample_ts", 0);
+    u64 ts = sampled_at(g);
     if (ts <= since) return leave(NOT_FOUND);
     if (out) for (u32 i = 0; i < *count && i < 3; i++) out[i] = (struct measured){ts - 2 + i, value(g, "util", 0) - 1 + i};
     *value_type = 1; *count = 3;

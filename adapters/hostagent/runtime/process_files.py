@@ -79,7 +79,7 @@ def is_alive(run: dict[str, Any]) -> bool:
 def start_of(pid: int) -> int | None:
     """When a process began, in ticks of the kernel since boot; null when it lives no more."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # names are any bytes
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()

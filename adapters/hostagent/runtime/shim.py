@@ -271,7 +271,7 @@ def _all_of(source: int) -> bytes:
 def _start_of(pid: int) -> int | None:
     """Field 22 of `/proc/<pid>/stat`: with the pid it names one process for good."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     return int(text.rpartition(")")[2].split()[19])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +28,17 @@ def read_clocks() -> ClockReading:
 
 def is_synchronised() -> bool:
     """True when the kernel says that a time service disciplines the wall clock."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    state: int = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    state: int = _adjtimex()(ctypes.create_string_buffer(_TIMEX_BYTES))
     return 0 <= state < _UNSYNCHRONISED
 
 
+@cache
+def _adjtimex() -> Callable[[ctypes.Array[ctypes.c_char]], int]:
+    found: Callable[[ctypes.Array[ctypes.c_char]], int] = ctypes.CDLL(None).adjtimex
+    return found
+
+
+@cache
 def _boot_id() -> str:
+    """Of this boot: no process outlives it."""
     return _BOOT_ID.read_text().strip().replace("-", "")

@@ -87,14 +87,18 @@ class Meter:
         """What must be committed with the report whose bytes were cut."""
         return MeterState(self._boot_id, now.boottime_ns, self._instances)
 
-    def read(self, instance: int, pid: int, now: ClockReading) -> bool:
-        """Read the counters that a container's first process sees; false when it is gone."""
-        before = process(pid, self._proc)
+    def read(
+        self, instance: int, pid: int, now: ClockReading, before: Process | None = None
+    ) -> bool:
+        """Read the counters that a container's first process sees; false when it is gone.
+
+        *before* is the process as it was just seen, where somebody has looked already.
+        """
+        before = before or process(pid, self._proc)
         network = None if before is None else read_network(pid, self._proc)
         # The same process before and after, or the numbers may be another's.
-        if network is None or process(pid, self._proc) != before:
+        if before is None or network is None or process(pid, self._proc) != before:
             return False
-        assert before is not None
         kept = self._instances.setdefault(instance, KeptInstance(Course()))
         kept.pid = pid
         started = self._started(before, now)

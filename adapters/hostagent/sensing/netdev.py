@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from adapters.hostagent.sensing.processes import PROC
+from adapters.hostagent.sensing.processes import PROC, contents
 
-_LOOPBACK: Final = "lo"
+_LOOPBACK: Final = b"lo"
 _TX_COLUMN: Final = 8
 
 
@@ -33,19 +35,33 @@ def read_network(pid: int, proc: Path = PROC) -> Network | None:
 
     The host's own counts everybody's bytes: a container that uses it cannot be metered.
     """
-    root = proc / str(pid)
+    root = f"{proc}/{pid}"
     try:
-        namespace = (root / "ns/net").stat().st_ino
-        if namespace == (proc / "self/ns/net").stat().st_ino:
+        namespace = os.stat(f"{root}/ns/net").st_ino
+        if namespace == _own_namespace(f"{proc}"):
             return None
-        counters = _counters((root / "net/dev").read_text())
+        counters = _counters(contents(f"{root}/net/dev"))
         indexes = _indexes(root, set(counters))
     except OSError:
         return None
     return Network(
         namespace,
-        [Interface(name, indexes.get(name, 0), up, down) for name, (up, down) in counters.items()],
+        [
+            Interface(_text(name), indexes.get(name, 0), up, down)
+            for name, (up, down) in counters.items()
+        ],
     )
+
+
+@cache
+def _own_namespace(proc: str) -> int:
+    """This process's: it never changes."""
+    return os.stat(f"{proc}/self/ns/net").st_ino
+
+
+def _text(name: bytes) -> str:
+    """A name; bytes that are no text are written out, so that two names stay two."""
+    return name.decode(errors="backslashreplace")
 
 
 def uses_host_network(pid: int, proc: Path = PROC) -> bool:
@@ -57,20 +73,22 @@ def uses_host_network(pid: int, proc: Path = PROC) -> bool:
         return False
 
 
-def _counters(text: str) -> dict[str, tuple[int, int]]:
+def _counters(dev: bytes) -> dict[bytes, tuple[int, int]]:
     """Bytes sent and received by interface; the first two lines are headings."""
     found = {}
-    for line in text.splitlines()[2:]:
-        name, _, columns = line.partition(":")
-        numbers = columns.split()
-        if name.strip() != _LOOPBACK and len(numbers) > _TX_COLUMN:
-            found[name.strip()] = (int(numbers[_TX_COLUMN]), int(numbers[0]))
+    for line in dev.split(b"\n")[2:]:
+        # Renters name interfaces, in any bytes but blanks, colons and ends of lines.
+        name, _, columns = line.partition(b":")
+        numbers = columns.split(None, _TX_COLUMN + 1)
+        name = name.strip()
+        if name != _LOOPBACK and len(numbers) > _TX_COLUMN:
+            found[name] = (int(numbers[_TX_COLUMN]), int(numbers[0]))
     return found
 
 
-def _indexes(root: Path, names: set[str]) -> dict[str, int]:
+def _indexes(root: str, names: set[bytes]) -> dict[bytes, int]:
     """Indexes by name. `net/dev` has none; these lists name what is up, each for one family."""
-    found: dict[str, int] = {}
+    found: dict[bytes, int] = {}
     for file, index, name, base in (
         ("net/dev_mcast", 0, 1, 10),
         ("net/igmp", 0, 1, 10),
@@ -79,11 +97,11 @@ def _indexes(root: Path, names: set[str]) -> dict[str, int]:
         if names <= found.keys():
             break
         try:
-            text = (root / file).read_text()
+            rows = contents(f"{root}/{file}").split(b"\n")
         except OSError:
             continue
-        for line in text.splitlines():
-            words = line.split()
-            if len(words) > name and not line[0].isspace() and words[name] in names:
+        for row in rows:
+            words = row.split()
+            if len(words) > name and not row[:1].isspace() and words[name] in names:
                 found.setdefault(words[name], int(words[index], base))
     return found

@@ -122,9 +122,8 @@ class News:
                 )
             )
 
-    def look_for_faults(self) -> None:
-        """Faults from both sources, each counted once."""
-        generation = self._collector.status().generation
+    def look_for_faults(self, generation: int) -> None:
+        """Faults from both sources, each counted once; *generation* is the driver's present one."""
         self._off_the_bus = {
             uuid: fell_in for uuid, fell_in in self._off_the_bus.items() if fell_in == generation
         }

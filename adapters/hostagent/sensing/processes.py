@@ -15,6 +15,8 @@ _CONTAINER: Final = re.compile(
 )
 _STATE, _STARTED = 0, 19
 """Fields 3 and 22 of `stat`, counted behind the name."""
+_GONE: Final = frozenset({b"Z", b"X", b"x"})
+_CHUNK: Final = 65_536
 
 
 class Process(NamedTuple):
@@ -25,15 +27,34 @@ class Process(NamedTuple):
     """Since boot, CLOCK_BOOTTIME, in units of `TICK_NS`, rounded down."""
 
 
+def contents(path: str) -> bytes:
+    """All of a file of the kernel, as bytes: processes choose names that are no text.
+
+    It is read every second for every instance, so without the layers of `Path` and `open`.
+
+    Raises:
+        OSError: There is none, or its process has ended.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = os.read(descriptor, _CHUNK)
+        # The kernel hands out long files record by record; only nothing is the end.
+        while more := os.read(descriptor, _CHUNK):
+            found += more
+    finally:
+        os.close(descriptor)
+    return found
+
+
 def process(pid: int, proc: Path = PROC) -> Process | None:
     """The process with that pid; null when there is none, or only its remains."""
     try:
-        stat = (proc / str(pid) / "stat").read_text()
-    except (OSError, UnicodeDecodeError):
+        stat = contents(f"{proc}/{pid}/stat")
+    except OSError:
         return None
     # The name may hold blanks and brackets; the last bracket ends it.
-    fields = stat.rpartition(")")[2].split()
-    if len(fields) <= _STARTED or fields[_STATE] in {"Z", "X", "x"}:
+    fields = stat.rpartition(b")")[2].split(None, _STARTED + 1)
+    if len(fields) <= _STARTED or fields[_STATE] in _GONE:
         return None
     return Process(pid, int(fields[_STARTED]))
 
@@ -41,7 +62,7 @@ def process(pid: int, proc: Path = PROC) -> Process | None:
 def container_of(pid: int, proc: Path = PROC) -> str | None:
     """The 64-digit id of the container a process runs in; null when it runs in none."""
     try:
-        text = (proc / str(pid) / "cgroup").read_text()
+        text = contents(f"{proc}/{pid}/cgroup").decode(errors="replace")
     except OSError:
         return None
     for line in text.splitlines():
@@ -54,7 +75,7 @@ def container_of(pid: int, proc: Path = PROC) -> str | None:
 def inside_pid(pid: int, proc: Path = PROC) -> int | None:
     """The pid that the process has inside its own namespace."""
     try:
-        status = (proc / str(pid) / "status").read_text()
+        status = contents(f"{proc}/{pid}/status").decode(errors="replace")
     except OSError:
         return None
     for line in status.splitlines():

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from adapters.hostagent.collector.port import Collector, Reading
+from adapters.hostagent.collector.port import Collector, Reading, Standing
 from adapters.hostagent.reports import block
 from adapters.hostagent.sensing.attribution import Occupants
 from adapters.hostagent.sensing.clock_source import read_clocks
@@ -153,13 +153,7 @@ class Senses:
     @property
     def lost_gpus(self) -> frozenset[str]:
         """GPUs that fell off the bus: their instances run without them."""
-        return self._lost(self.collector.reading(self._look_ns))
-
-    def _lost(self, reading: Reading) -> frozenset[str]:
-        gpus = reading.gpus.values()
-        return frozenset(one.uuid for one in gpus if one.state == "lost") | (
-            self.news_book.off_the_bus
-        )
+        return self.collector.standing(self._look_ns).lost | self.news_book.off_the_bus
 
     def gpu_count(self) -> int | None:
         """GPUs that the driver shows now; null when it does not answer."""
@@ -192,20 +186,21 @@ class Senses:
             self._book.look(second, begins_ns, begins_ns + SECOND_NS)
         self._watched = {one.instance: one for one in watched}
         self.news_book.watch(self._watched)
-        self.news_book.look_for_faults()
+        standing = self.collector.standing(now.mono_ns)
+        self.news_book.look_for_faults(standing.generation)
         self.news_book.findings(self.collector.take_findings())
-        reading = self.collector.reading(now.mono_ns)
-        lost = self._lost(reading)
+        lost = standing.lost | self.news_book.off_the_bus
         for one in watched:
-            state = self._state(one, lost)
+            found = None if one.pid is None else process(one.pid, self._proc)
+            state = self._state(one, found, lost)
             if second is not None:
                 self._book.see(one.instance, state, one.gpu_uuids)
-            if one.pid is not None:
-                self._meter.read(one.instance, one.pid, now)
+            if found is not None:
+                self._meter.read(one.instance, found.pid, now, found)
         if now.mono_ns - self._slow_look_ns >= _SLOW_LOOK_NS:
             self._slow_look_ns = now.mono_ns
-            self._look_slowly(now, reading)
-        self._look_at_machine(reading)
+            self._look_slowly(now, self.collector.reading(now.mono_ns))
+        self._look_at_machine(standing)
         self._forget()
 
     def last_reading(self, instance: int) -> None:
@@ -217,16 +212,16 @@ class Senses:
         if pid is not None:
             self._meter.read(instance, pid, self._clock())
 
-    def _state(self, one: Watched, lost: frozenset[str]) -> TickState:
+    def _state(self, one: Watched, found: Process | None, lost: frozenset[str]) -> TickState:
         """What the second is, with the process and the GPUs looked at."""
         if one.state not in ALIVE:
             return one.state
-        if one.pid is not None and not self._is_alive(one.instance, one.pid):
+        if one.pid is not None and not self._is_the_same(one.instance, one.pid, found):
             return "exited"
         return "gpu_lost" if lost.intersection(one.gpu_uuids) else one.state
 
-    def _is_alive(self, instance: int, pid: int) -> bool:
-        found = process(pid, self._proc)
+    def _is_the_same(self, instance: int, pid: int, found: Process | None) -> bool:
+        """Whether the process that had that pid at the first look has it now."""
         return found is not None and found == self._processes.setdefault((instance, pid), found)
 
     def _forget(self) -> None:
@@ -256,14 +251,14 @@ class Senses:
             if found is not None:
                 self.news_book.disk(found, instance or None)
 
-    def _look_at_machine(self, reading: Reading) -> None:
+    def _look_at_machine(self, standing: Standing) -> None:
         """The inventory goes with the first report of a generation that changed it.
 
         Asked at every look: a GPU may be gone before the next slow one.
         """
-        if reading.state != "ok" or reading.generation == self._inventory_of:
+        if standing.state != "ok" or standing.generation == self._inventory_of:
             return
-        self._inventory_of = reading.generation
+        self._inventory_of = standing.generation
         found = self._stock(
             self.collector.identities(),
             self.collector.versions(),

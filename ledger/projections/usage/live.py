@@ -88,9 +88,12 @@ class Live:
     def find(self, machine: MachineMeter, instance_id: int) -> Meter | None:
         """An instance that left memory long ago; none if it never lived on this machine."""
         meter = self.meters.get(instance_id)
-        if meter is None:
+        place = (machine.machine_id, instance_id)
+        if meter is None and place not in self.page.strangers:
             meter = load_instances(self._connection, [instance_id]).get(instance_id)
         if meter is None or meter.is_volume or meter.machine_id != machine.machine_id:
+            # Asked once a page: a host that names what is not its own must not slow the others.
+            self.page.strangers.add(place)
             return None
         self.adopt(meter)
         return meter

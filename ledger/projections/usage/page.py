@@ -65,3 +65,5 @@ class Page:
         """Charged to accounts with promotional credit, by (account, stretch)."""
         self.trims: list[tuple[Covered, int]] = []
         self.evictions: list[Meter] = []
+        self.strangers: set[tuple[int, int]] = set()
+        """(machine, instance) of ticks about an instance that never lived on that machine."""

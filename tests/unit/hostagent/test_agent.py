@@ -298,7 +298,7 @@ def test_a_hint_brings_the_next_look_forward(host: Host) -> None:
 def test_what_runs_as_it_is_wanted_is_said(host: Host) -> None:
     """Ways in are asked for of what runs under the wanted assignment, and of nothing else."""
     said: list[list[int]] = []
-    host.agent.on_running = lambda found: said.append([one.instance for one in found])
+    host.agent.running.on_running = lambda found: said.append([one.instance for one in found])
     host.runtime.adopt(Found("9", 9, 1, "running"))
     host.want(run(1))
     host.turn(lambda: host.runtime.started)

@@ -10,6 +10,7 @@ import pytest
 
 from adapters.hostagent.collector.protocol import GpuIdentity, Versions
 from adapters.hostagent.kernel_gpus import pci_gpus
+from adapters.hostagent.runtime.process_files import start_of
 from adapters.hostagent.sensing.inventory import is_same_hardware, measure_disk, take_inventory
 from adapters.hostagent.sensing.kernel_log import KernelFault, KernelLog
 from adapters.hostagent.sensing.processes import Containers, container_of, inside_pid, process
@@ -54,6 +55,18 @@ def test_a_pid_that_is_used_again_is_another_process(tmp_path: Path) -> None:
     proc.start(70, clock)
     assert [found and found[1] for found in [containers.of(70)]] == [None]
     assert inside_pid(70, proc.folder) == 1
+
+
+def test_a_process_whose_name_is_no_text_lives(tmp_path: Path) -> None:
+    """A renter who names a program in bytes that are no UTF-8 ends neither ticks nor the agent."""
+    program = os.fsencode(tmp_path) + b"/\xff) Z \xfe"
+    os.symlink(b"/bin/sleep", program)
+    with subprocess.Popen([program, b"60"]) as renter:
+        until(lambda: b"\xff" in Path(f"/proc/{renter.pid}/comm").read_bytes())
+        found = process(renter.pid)
+        assert found is not None
+        assert start_of(renter.pid) == found.started_ticks
+        renter.kill()
 
 
 def test_a_zombie_is_no_process() -> None:

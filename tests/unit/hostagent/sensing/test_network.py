@@ -190,6 +190,24 @@ def test_a_new_container_counts_from_its_start(machine: Machine) -> None:
     assert meter.cut(1, clock.mono_ns) == Bytes(1000, 100)
 
 
+def test_interfaces_whose_names_are_no_text_are_counted_apart(machine: Machine) -> None:
+    """A renter who names interfaces in odd bytes hides no byte, and the state can be kept."""
+    proc, clock = machine
+    meter = Meter(None, clock(), LINK, proc=proc.folder)
+    proc.start(50, clock)
+    clock.pass_seconds(1)
+    names = [os.fsdecode(name) for name in (b"a\xff", b"a\xfe", b"a\xe2\x80\xa8b", b"a\xc2\x85")]
+    for carried in (100, 300):
+        proc.count(50, {name: (9 + at, carried, carried) for at, name in enumerate(names)})
+        assert meter.read(1, 50, clock())
+        clock.pass_seconds(1)
+    assert meter.cut(1, clock.mono_ns) == Bytes(1_200, 1_200)
+    kept = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(meter.state(clock())), type=MeterState
+    ).instances[1]
+    assert sorted(one.key.ifindex for one in kept.interfaces.values()) == [9, 10, 11, 12]
+
+
 def test_a_container_older_than_our_state_is_a_baseline(machine: Machine) -> None:
     """5 GB carried before we lost our state are nobody's; what comes after is counted."""
     proc, clock = machine
