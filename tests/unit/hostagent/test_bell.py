@@ -15,6 +15,7 @@ from adapters.hostagent.acting.simulated_senses import SimulatedSenses
 from adapters.hostagent.runtime.port import Found
 from adapters.hostagent.runtime.twin import RuntimeTwin
 from adapters.hostagent.spool import SqliteSpool
+from adapters.hostagent.suite.port import NoSuite
 from tests.support.fake_nvml import until
 from tests.unit.hostagent.server import IDENTITY
 
