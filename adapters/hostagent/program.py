@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
@@ -82,18 +83,22 @@ def run(
 
 
 def make_runtime(home: AgentHome, options: Options) -> Runtime:
-    """The runtime that was asked for; `auto` takes Docker where its socket is."""
+    """The runtime that was asked for; `auto` takes Docker where its socket is, or DOCKER_HOST."""
     from adapters.hostagent.runtime.process import ProcessRuntime  # noqa: PLC0415 - only one is used
 
     name = options.runtime
+    engine = os.environ.get("DOCKER_HOST")
     if name == "auto":
-        name = "docker" if Path("/var/run/docker.sock").exists() else "process"
+        name = "docker" if engine or Path("/var/run/docker.sock").exists() else "process"
     if name == "process":
         return ProcessRuntime(home.instances, network=options.network, user=options.user)
     # The engine's client is an extra (`gpuledger[agent]`), and 20 MB of memory.
-    from adapters.hostagent.runtime.docker_engine import DockerRuntime  # noqa: PLC0415
+    from adapters.hostagent.runtime.docker_engine import (  # noqa: PLC0415
+        DEFAULT_SOCKET,
+        DockerRuntime,
+    )
 
-    return DockerRuntime()
+    return DockerRuntime(engine or DEFAULT_SOCKET)
 
 
 def make_senses(spool: SqliteSpool, enrolled: Enrolled) -> Senses:

@@ -47,6 +47,8 @@ class FakeDocker:
         self.denied = {"private:latest"}
         self.images: dict[str, dict[str, Any]] = {}
         self.has_quotas = True
+        self.least_version = "1.24"
+        """Requests in an older version of the interface are refused."""
         self.gpus_inside = True
         self.hangs_inside = False
         """Nothing that is run in a container ends."""
@@ -116,6 +118,7 @@ class FakeDocker:
         if path == "/images/create":
             self.logins.append(handler.headers.get("x-registry-auth"))
         try:
+            self._require_version(parts.path)
             status, answer = self._answer(handler.command, path, query, body)
         except Problem as problem:
             status, answer = problem.status, {"message": problem.message}
@@ -154,6 +157,7 @@ class FakeDocker:
     def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         routes: list[tuple[str, str, Callable[..., tuple[int, Any]]]] = [
             ("GET", r"/info", self._info),
+            ("GET", r"/version", self._version),
             ("GET", r"/containers/json", self._list),
             ("POST", r"/containers/create", self._create),
             ("GET", r"/containers/([^/]+)/json", self._inspect),
@@ -179,6 +183,15 @@ class FakeDocker:
             if verb == method and found is not None:
                 return route(*found.groups(), query=query, body=body)
         raise Problem(404, "page not found")
+
+    def _require_version(self, path: str) -> None:
+        asked = re.match(r"^/v(1\.\d+)", path)
+        if asked is not None and _order(asked[1]) < _order(self.least_version):
+            message = (
+                f"client version {asked[1]} is too old. Minimum supported API version is"
+                f" {self.least_version}, please upgrade your client to a newer version"
+            )
+            raise Problem(400, message)
 
     # --- containers ------------------------------------------------------------------------------
 
@@ -246,13 +259,6 @@ class FakeDocker:
         if one["State"]["Running"]:
             return 304, {}
         program = (one["Config"]["Cmd"] or ["sh"])[0]
-        if program.startswith("/no/"):
-            message = (
-                "failed to create task for container: failed to create shim task: OCI runtime"
-                f' create failed: runc create failed: unable to start container process: exec: "'
-                f'{program}": stat {program}: no such file or directory: unknown'
-            )
-            raise Problem(400, message)
         bindings = one["HostConfig"].get("PortBindings") or {}
         wished = {port: places[0].get("HostPort") for port, places in bindings.items() if places}
         taken = self._taken_ports()
@@ -276,6 +282,10 @@ class FakeDocker:
                 {"HostIp": "::", "HostPort": host_port},
             ]
         self._tell(one, "start")
+        if program.startswith("/no/"):
+            # Its init program was started; that is what cannot run the renter's.
+            one["output"].append(f"[FATAL tini (7)] exec {program} failed: No such file")
+            self._end(one, 127)
         return 204, {}
 
     def _taken_ports(self) -> set[str]:
@@ -389,7 +399,7 @@ class FakeDocker:
 
     def _events(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         since, until = int(query["since"]), int(query["until"])
-        shown = [one for one in self.events if since <= one["timeNano"] / 1e9 <= until + 1]
+        shown = [one for one in self.events if since <= one["timeNano"] / 1e9 <= until]
         return 200, b"".join(json.dumps(one).encode() + b"\n" for one in shown)
 
     def _info(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -399,6 +409,9 @@ class FakeDocker:
             "DriverStatus": [["Backing Filesystem", backing]],
             "Runtimes": {"runc": {}, "nvidia": {}},
         }
+
+    def _version(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        return 200, {"ApiVersion": "1.52", "MinAPIVersion": self.least_version}
 
     def _container(self, key: str) -> dict[str, Any]:
         for one in self.containers.values():
@@ -434,6 +447,10 @@ def _image(name: str, labels: dict[str, str], files: list[str]) -> dict[str, Any
     key = f"sha256:{secrets.token_hex(32)}"
     digests = [f"{name.partition(':')[0]}@sha256:{'ab' * 32}"]
     return {"Id": key, "RepoDigests": digests, "Labels": labels, "files": files}
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _frame(chunk: bytes) -> bytes:
