@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -46,7 +47,9 @@ class Options(NamedTuple):
     runtime: RuntimeName = "auto"
     report_seconds: int = 10
     metrics_port: int | None = METRICS_PORT
-    network: Literal["own", "host"] = "own"
+    network: Literal["own", "bridge", "host"] = "own"
+    network_range: IPv4Network | None = None
+    """Addresses of instances of the process runtime; null: the usual ones."""
     user: Literal["own", "agent"] = "own"
     public_ip: str | None = None
     """Where renters reach this machine; null: found out, where it is not translated."""
@@ -91,7 +94,12 @@ def make_runtime(home: AgentHome, options: Options) -> Runtime:
     if name == "auto":
         name = "docker" if engine or Path("/var/run/docker.sock").exists() else "process"
     if name == "process":
-        return ProcessRuntime(home.instances, network=options.network, user=options.user)
+        return ProcessRuntime(
+            home.instances,
+            network=options.network,
+            user=options.user,
+            addresses=options.network_range,
+        )
     # The engine's client is an extra (`gpuledger[agent]`), and 20 MB of memory.
     from adapters.hostagent.runtime.docker_engine import (  # noqa: PLC0415
         DEFAULT_SOCKET,
