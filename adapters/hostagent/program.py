@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -20,6 +20,7 @@ from adapters.hostagent.acting.agent import Agent
 from adapters.hostagent.acting.answers import Answerer, NoSuite
 from adapters.hostagent.acting.calls import SignedCalls
 from adapters.hostagent.acting.hints import Hints
+from adapters.hostagent.acting.keyring import KeyRing
 from adapters.hostagent.acting.link import Link
 from adapters.hostagent.acting.scribe import Scribe
 from adapters.hostagent.acting.senses import Senses
@@ -32,7 +33,7 @@ from adapters.hostagent.delivery import Delivery
 from adapters.hostagent.home import AgentHome, Enrolled
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import SealedReport
-from adapters.hostagent.runtime.port import Runtime
+from adapters.hostagent.runtime.port import Found, Runtime
 from adapters.hostagent.spool import SqliteSpool
 from ledger.domain.acknowledgement import Desired
 
@@ -151,7 +152,13 @@ def _work(
     calls = SignedCalls(server, spool.machine, identity, second=second)
     scribe = Scribe(calls, runtime, agent.diary)
     ways_in = WaysIn(calls, runtime, options.public_ip or public_address(server))
-    agent.on_running = ways_in.running
+    keyring = KeyRing(runtime, lambda instance, text: agent.diary.note(instance, second(), text))
+
+    def running(found: Collection[Found]) -> None:
+        ways_in.running(found)
+        keyring.running(found)
+
+    agent.on_running = running
     hints = Hints(runtime, agent.hint)
     volumes = Volumes(runtime)
 
@@ -159,19 +166,20 @@ def _work(
         agent.want(desired, sent_ns, received_ns)
         scribe.notice(desired.log_request)
         volumes.take(desired.volumes)
+        keyring.take(desired)
 
     link = Link(calls, hear)
     control = ControlSocket(home.socket, _commands(agent, spool, delivery, runtime, senses))
     metrics = _metrics(agent, spool, delivery, senses, options.metrics_port)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: agent.end())
-    beside = (delivery, link, scribe, ways_in, hints)
+    beside = (delivery, link, scribe, ways_in, keyring, hints)
     for one in beside:
         one.start()
     try:
         agent.run()
     finally:
-        for one in (link, scribe, ways_in, hints, delivery):
+        for one in (link, scribe, ways_in, keyring, hints, delivery):
             one.close()
         control.close()
         if metrics is not None:

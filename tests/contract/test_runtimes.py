@@ -479,7 +479,8 @@ def test_ways_in_volumes_and_names_are_handed_over(
     )
     (made,) = [body for _, path, body in engine.asked if path == "/containers/create"]
     env = dict(line.partition("=")[::2] for line in made["Env"])
-    assert env["GPULEDGER_SSH_KEYS"] == "ssh-ed25519 AAAA me"
+    (inside,) = [one["contents"] for one in engine.containers.values()]
+    assert "ssh-ed25519 AAAA me\n" in inside["/root/.ssh/authorized_keys"]
     assert (made["User"], made["Hostname"], made["Cmd"]) == ("root", "box", ["train"])
     assert set(made["HostConfig"]["PortBindings"]) == {"22/tcp", "8080/tcp"}
     assert "ledger-volume-3:/data:rw" in made["HostConfig"]["Binds"]
@@ -492,6 +493,76 @@ def test_ways_in_volumes_and_names_are_handed_over(
     assert engine.volumes == {"ledger-volume-3"}
     docker.remove_volume(3)
     assert engine.volumes == set()
+
+
+KEYS = ("ssh-ed25519 AAAA me@home", "ssh-rsa BBBB you")
+
+
+def test_keys_are_changed_inside_and_the_renters_own_stay(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """What is let in is exactly what was said last, beside the lines that the renter wrote."""
+    started = docker.start(spec(onstart="train", has_ssh=True, ssh_keys=KEYS[:1]))
+    inside = engine.containers[started.id]["contents"]
+    file = "/root/.ssh/authorized_keys"
+    assert KEYS[0] in inside[file]
+    assert not docker.set_keys(started.id, KEYS[:1]), "nothing changed"
+    inside[file] = f"ssh-rsa CCCC own\n{inside[file]}ssh-rsa DDDD own too\n"
+    assert docker.set_keys(started.id, KEYS[1:])
+    assert not docker.set_keys(started.id, KEYS[1:])
+    assert KEYS[0] not in inside[file]
+    assert [line for line in inside[file].splitlines() if not line.startswith("#")] == [
+        "ssh-rsa CCCC own",
+        "ssh-rsa DDDD own too",
+        KEYS[1],
+    ]
+    assert docker.set_keys(started.id, ())
+    assert inside[file] == "ssh-rsa CCCC own\nssh-rsa DDDD own too\n"
+    assert not docker.set_keys("0" * 64, KEYS), "what is not there needs no keys"
+
+
+def test_a_key_that_was_detached_meanwhile_does_not_open_a_restart(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """A container that goes on does so with the keys of now, before anything in it runs."""
+    started = docker.start(spec(has_ssh=True, ssh_keys=KEYS))
+    docker.stop(started.id, 0)
+    docker.start(spec(has_ssh=True, ssh_keys=KEYS[1:]))
+    assert KEYS[0] not in engine.containers[started.id]["contents"]["/root/.ssh/authorized_keys"]
+    paths = [(verb, path.rpartition("/")[2]) for verb, path, _ in engine.asked]
+    assert paths.index(("PUT", "archive")) < paths.index(("POST", "start"))
+    assert max(at for at, one in enumerate(paths) if one == ("PUT", "archive")) < max(
+        at for at, one in enumerate(paths) if one == ("POST", "start")
+    )
+
+
+def test_an_endless_file_of_keys_is_not_read(docker: DockerRuntime, engine: FakeDocker) -> None:
+    """What a renter makes of the file costs the agent no memory; it is told as theirs."""
+    started = docker.start(spec(has_ssh=True, ssh_keys=KEYS))
+    engine.containers[started.id]["contents"]["/root/.ssh/authorized_keys"] = "#" * (2**20 + 1)
+    with pytest.raises(LaunchError, match="larger"):
+        docker.set_keys(started.id, KEYS[:1])
+
+
+def test_a_kill_before_the_removal_of_the_one_before_leaves_one_container(
+    docker: DockerRuntime, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start finds both containers of the instance, and only the newer one goes on."""
+    docker.start(spec(7, 1))
+    create = docker._create
+
+    def create_and_die(*args: Any, **kwargs: Any) -> str:
+        create(*args, **kwargs)
+        raise SystemExit
+
+    monkeypatch.setattr(docker, "_create", create_and_die)
+    with pytest.raises(SystemExit):
+        docker.start(spec(7, 2))
+    monkeypatch.undo()
+    assert len(docker.list()) == 2
+    docker.start(spec(7, 2))
+    (found,) = docker.list()
+    assert (found.assignment, found.state) == (2, "running")
 
 
 def test_a_kill_between_two_containers_loses_no_file(

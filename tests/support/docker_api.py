@@ -7,22 +7,33 @@ was written for the code under test.
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import http.server
+import io
 import json
 import re
 import secrets
 import socketserver
 import struct
+import tarfile
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _STDOUT = 1
 _NEVER = "0001-01-01T00:00:00Z"
+
+
+class Archive(NamedTuple):
+    """A file as the engine hands it out: a tar archive, and its size beside it."""
+
+    size: int
+    content: bytes
 
 
 class Problem(Exception):  # noqa: N818 - an answer, not a fault
@@ -69,6 +80,9 @@ class FakeDocker:
             def do_POST(self) -> None:
                 engine._serve(self)
 
+            def do_PUT(self) -> None:
+                engine._serve(self)
+
             def do_DELETE(self) -> None:
                 engine._serve(self)
 
@@ -113,7 +127,7 @@ class FakeDocker:
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         length = int(handler.headers.get("content-length") or 0)
         raw = handler.rfile.read(length)
-        body = json.loads(raw) if raw else {}
+        body = raw if handler.command == "PUT" else json.loads(raw) if raw else {}
         self.asked.append((handler.command, path, body))
         if path == "/images/create":
             self.logins.append(handler.headers.get("x-registry-auth"))
@@ -122,6 +136,9 @@ class FakeDocker:
             status, answer = self._answer(handler.command, path, query, body)
         except Problem as problem:
             status, answer = problem.status, {"message": problem.message}
+        stat = None
+        if isinstance(answer, Archive):
+            stat, answer = {"size": answer.size}, answer.content
         is_raw = isinstance(answer, bytes)
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         content = b"" if status in {204, 304} else content
@@ -150,9 +167,13 @@ class FakeDocker:
         handler.send_response(status)
         kind = "application/vnd.docker.raw-stream" if is_raw else "application/json"
         handler.send_header("content-type", kind)
+        if stat is not None:
+            text = base64.b64encode(json.dumps(stat).encode()).decode()
+            handler.send_header("x-docker-container-path-stat", text)
         handler.send_header("content-length", str(len(content)))
         handler.end_headers()
-        handler.wfile.write(content)
+        with contextlib.suppress(ConnectionError):  # Whoever asked may have read enough.
+            handler.wfile.write(content)
 
     def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         routes: list[tuple[str, str, Callable[..., tuple[int, Any]]]] = [
@@ -170,6 +191,8 @@ class FakeDocker:
             ("POST", r"/containers/([^/]+)/exec", self._exec),
             ("POST", r"/exec/([^/]+)/start", self._exec_start),
             ("GET", r"/exec/([^/]+)/json", self._exec_inspect),
+            ("GET", r"/containers/([^/]+)/archive", self._read_file),
+            ("PUT", r"/containers/([^/]+)/archive", self._write_files),
             ("POST", r"/commit", self._commit),
             ("POST", r"/images/create", self._pull),
             ("GET", r"/images/json", self._images),
@@ -246,12 +269,13 @@ class FakeDocker:
             },
             "output": [],
             "files": list(image["files"]),
+            "contents": dict(image["contents"]),
         }  # fmt: skip
         return 201, {"Id": key, "Warnings": []}
 
     def _inspect(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         shown = dict(self._container(key))
-        del shown["output"], shown["files"]
+        del shown["output"], shown["files"], shown["contents"]
         return 200, shown
 
     def _start(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -349,6 +373,26 @@ class FakeDocker:
 
     # --- images, volumes, the rest ---------------------------------------------------------------
 
+    def _read_file(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        content = self._container(key)["contents"].get(query["path"], "").encode()
+        if not content:
+            raise Problem(404, f"Could not find the file {query['path']} in container {key}")
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as tar:
+            entry = tarfile.TarInfo(query["path"].rpartition("/")[2])
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        return 200, Archive(len(content), made.getvalue())
+
+    def _write_files(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        one = self._container(key)
+        with tarfile.open(fileobj=io.BytesIO(body)) as tar:
+            for member in tar:
+                file = tar.extractfile(member) if member.isfile() else None
+                if file is not None:
+                    one["contents"][f"{query['path']}{member.name}"] = file.read().decode()
+        return 200, {}
+
     def _commit(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         one = self._container(query["container"])
         name = f"{query['repo']}:{query['tag']}"
@@ -356,7 +400,7 @@ class FakeDocker:
         for change in [query["changes"]] if "changes" in query else []:
             key, _, value = change.removeprefix("LABEL ").partition("=")
             labels[key] = value
-        self.images[name] = _image(name, labels, one["files"])
+        self.images[name] = _image(name, labels, one["files"], one["contents"])
         return 201, {"Id": self.images[name]["Id"]}
 
     def _pull(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -367,7 +411,7 @@ class FakeDocker:
             raise Problem(404, f"{said} require 'docker login': denied")
         if name not in self.registry:
             raise Problem(404, f"manifest for {name} not found: manifest unknown")
-        self.images[name] = _image(name, {}, [])
+        self.images[name] = _image(name, {}, [], {})
         return 200, {"status": f"Status: Downloaded newer image for {name}"}
 
     def _images(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -443,10 +487,18 @@ class FakeDocker:
         )
 
 
-def _image(name: str, labels: dict[str, str], files: list[str]) -> dict[str, Any]:
+def _image(
+    name: str, labels: dict[str, str], files: list[str], contents: dict[str, str]
+) -> dict[str, Any]:
     key = f"sha256:{secrets.token_hex(32)}"
     digests = [f"{name.partition(':')[0]}@sha256:{'ab' * 32}"]
-    return {"Id": key, "RepoDigests": digests, "Labels": labels, "files": files}
+    return {
+        "Id": key,
+        "RepoDigests": digests,
+        "Labels": labels,
+        "files": files,
+        "contents": contents,
+    }
 
 
 def _order(version: str) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils.socket import frames_iter
 from requests.exceptions import RequestException
 
+from adapters.hostagent.runtime import docker_keys
 from adapters.hostagent.runtime.docker_client import DockerConnections
 from adapters.hostagent.runtime.docker_launch import (
     creation,
@@ -105,7 +106,10 @@ class DockerRuntime(Runtime):
             before = self._of(spec.instance)
             known = before[-1] if before else None
             if known is not None and known.assignment == spec.assignment:
+                for one in before[:-1]:  # A kill came between the next one and their removal.
+                    self._api.remove_container(one.id, force=True)
                 if not known.is_alive:
+                    self._open(known.id, spec)
                     self._begin(known.id)
                 return self._require(known.id)
             image = self._pulled(spec) if known is None else self._become(known.id, spec)
@@ -219,6 +223,15 @@ class DockerRuntime(Runtime):
         return ended.get("ExitCode") == 0 and all(
             uuid.encode() in output for uuid in found.gpu_uuids
         )
+
+    def set_keys(self, container: str, keys: Sequence[str]) -> bool:
+        """Write the file that sshd reads at every login."""
+        with self._answering(), contextlib.suppress(NotFound):
+            try:
+                return docker_keys.install(self._api, container, keys)
+            except docker_keys.KeysError as error:
+                raise LaunchError("bad_configuration", str(error)) from error
+        return False
 
     def logs(self, container: str, tail: int | None) -> bytes:
         """The last lines of its output."""
@@ -371,7 +384,13 @@ class DockerRuntime(Runtime):
             # The file system has no quotas; `faults` says so, and the instance runs without.
             self._quota_refused = True
             return self._create(spec, image, as_wished=as_wished)
+        self._open(str(created["Id"]), spec)
         return str(created["Id"])
+
+    def _open(self, container: str, spec: LaunchSpec) -> None:
+        """Before it starts: nobody whose key was detached meanwhile is let in for a moment."""
+        if spec.has_ssh:
+            self.set_keys(container, spec.ssh_keys)
 
     def _digest(self, image: str) -> str | None:
         with contextlib.suppress(DockerException):

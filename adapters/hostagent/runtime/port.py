@@ -194,6 +194,17 @@ class Runtime(ABC):
         """True when its GPUs can be seen from inside; asked for at most `PROBE_SECONDS`."""
 
     @abstractmethod
+    def set_keys(self, container: str, keys: Sequence[str]) -> bool:
+        """Let exactly these ssh keys in, besides what the renter put inside; true when changed.
+
+        Unknown is success. Asked only of instances that are got into by ssh.
+
+        Raises:
+            LaunchError: What is inside does not allow it.
+            RuntimeUnavailableError: Nobody answered.
+        """
+
+    @abstractmethod
     def logs(self, container: str, tail: int | None) -> bytes:
         """The last *tail* lines of its output, or all; empty when there is none.
 

@@ -42,6 +42,8 @@ class RuntimeTwin(Runtime):
         self.started: list[tuple[int, int]] = []
         self.stopped: list[tuple[int, float]] = []
         self.removed: list[int] = []
+        self.keys: dict[str, tuple[str, ...]] = {}
+        """Container → the ssh keys that were let in."""
         self.removed_volumes: list[int] = []
         self.is_away = False
         """Nobody answers."""
@@ -148,6 +150,13 @@ class RuntimeTwin(Runtime):
         """Whether the GPUs are seen inside."""
         one = self.inspect(container)
         return one is not None and one.is_alive and one.instance not in self.fails_probe
+
+    def set_keys(self, container: str, keys: Sequence[str]) -> bool:
+        """Note them."""
+        self._require()
+        is_new = self.keys.get(container) != tuple(keys)
+        self.keys[container] = tuple(keys)
+        return is_new
 
     def logs(self, container: str, tail: int | None) -> bytes:
         """One line for each start."""
