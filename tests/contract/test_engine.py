@@ -32,6 +32,8 @@ def runtime(real_engine: Engine) -> Iterator[DockerRuntime]:
     yield one
     for found in one.list():
         one.remove(found.id)
+    for number in range(3, 7):
+        one.remove_volume(number)
     one.close()
 
 
@@ -98,7 +100,7 @@ def test_the_request_names_gpus_by_uuid(real_engine: Engine, runtime: DockerRunt
     host = shown["HostConfig"]
     assert host["NetworkMode"] == "bridge"
     assert not host["Privileged"]
-    if not real_engine.keeps_device_requests:
+    if real_engine.is_podman:
         pytest.skip("this engine keeps no device requests to be looked at")
     (request,) = host["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"]) == ("nvidia", ["GPU-a"])
@@ -131,7 +133,7 @@ def test_gpus_that_the_engine_cannot_give_are_said_to_be_unavailable(
     starting: DockerRuntime, real_engine: Engine
 ) -> None:
     """Without NVIDIA's runtime a container with GPUs does not start, and the fault is known."""
-    if real_engine.has_gpus or not real_engine.keeps_device_requests:
+    if real_engine.has_gpus or real_engine.is_podman:
         pytest.skip("this engine gives GPUs, or passes over the wish for them")
     with pytest.raises(LaunchError) as refused:
         starting.start(spec(gpu_uuids=("GPU-a",)))
@@ -283,6 +285,72 @@ def test_keys_come_and_go_while_it_runs_and_while_it_does_not(
     assert me not in text
     assert you in text
     assert "CCCC own" in text
+
+
+def test_a_copy_has_all_that_the_source_has(starting: DockerRuntime, real_engine: Engine) -> None:
+    """Files, links, owners, modes and seconds are in the copy, and nothing that came later is."""
+    fill = (
+        "cd /data && mkdir -p a/b && echo deep > a/b/c && ln -s a/b/c link && chmod 2750 a/b"
+        " && chown 1000:1001 a/b/c && dd if=/dev/zero of=big bs=1M count=40 && touch ready;"
+        f" {FOREVER}"
+    )
+    first = starting.start(spec(7, onstart=fill, mounts=(Mount(3, "/data"),)))
+    until(lambda: real_engine.run(first.id, "ls /data/ready").startswith(b"/data/ready"), 60)
+    copy = Mount(4, "/data", copy_of=Mount(3, ""))
+    starting.make_copy(copy)
+    real_engine.run(first.id, "echo later > /data/later")
+    starting.make_copy(copy)
+    second = starting.start(spec(8, mounts=(copy,)))
+    owners = "-go" if real_engine.is_podman else "-l"
+    listing = f"cd /data && ls {owners} -nR --time-style=+%s . && cat link"
+    shown = [real_engine.run(id_, listing).decode() for id_ in (first.id, second.id)]
+    assert "later" in shown[0]
+    assert [line for line in shown[0].splitlines() if "later" not in line][2:] == shown[
+        1
+    ].splitlines()[2:]
+    for one in (first, second):
+        starting.remove(one.id)
+    starting.remove_volume(3)
+    chained = Mount(5, "/data", copy_of=copy)
+    starting.make_copy(chained)
+    third = starting.start(spec(9, mounts=(chained,)))
+    assert real_engine.read(third.id, "/data/a/b/c") == b"deep\n"
+    starting.remove(third.id)
+    starting.remove_volume(4)
+    starting.remove_volume(5)
+    assert real_engine.platform_volumes() == []
+
+
+def test_a_copy_that_was_broken_off_is_begun_anew(
+    starting: DockerRuntime, real_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a kill left of a copy is nobody's; a source that is gone is told from an empty one."""
+    first = starting.start(
+        spec(7, onstart=f"echo all > /data/all; {FOREVER}", mounts=(Mount(3, "/data"),))
+    )
+    until(lambda: real_engine.read(first.id, "/data/all"))
+    copy = Mount(4, "/data", copy_of=Mount(3, ""))
+    copied = starting._volumes._copy
+
+    def copy_and_die(source: str, target: str) -> None:
+        copied(source, target)
+        raise SystemExit
+
+    monkeypatch.setattr(starting._volumes, "_copy", copy_and_die)
+    with pytest.raises(SystemExit):
+        starting.make_copy(copy)
+    monkeypatch.undo()
+    real_engine.run(first.id, "echo more > /data/more")
+    second = starting.start(spec(8, mounts=(copy,)))
+    until(lambda: real_engine.read(second.id, "/data/more") == b"more\n")
+    for state, number in (("gone", 98), ("elsewhere", 99)):
+        nowhere = Mount(5, "/data", copy_of=Mount(number, "", state=state))  # type: ignore[arg-type]
+        with pytest.raises(LaunchError) as refused:
+            starting.start(spec(9, mounts=(nowhere,)))
+        assert refused.value.reason == "volume_unavailable"
+    empty = Mount(6, "/data", copy_of=Mount(97, ""))
+    third = starting.start(spec(9, mounts=(empty,)))
+    assert real_engine.run(third.id, "ls -A /data") == b""
 
 
 def test_the_probe_asks_inside(starting: DockerRuntime, real_engine: Engine) -> None:

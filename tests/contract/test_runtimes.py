@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import pytest
@@ -698,6 +698,75 @@ def test_events_of_a_second_to_come_are_not_waited_for(
     asked = len(engine.asked)
     assert docker.events(time.time() + 3600) == []
     assert len(engine.asked) == asked
+
+
+def test_a_copy_is_whole_or_nobodys(
+    docker: DockerRuntime, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill before the last byte leaves what the next launch begins anew; a whole one stays."""
+    source, copy = "ledger-volume-3", "ledger-volume-4"
+    engine.volumes.add(source)
+    engine.volume_files[source] = {"a": "one", "b/c": "two"}
+    wanted = Mount(4, "/data", copy_of=Mount(3, ""))
+
+    def die(*_: object) -> None:
+        engine.volumes.add(copy)
+        engine.volume_files[copy] = {"a": "on", "half": ""}
+        raise SystemExit
+
+    monkeypatch.setattr(docker._volumes, "_copy", die)
+    with pytest.raises(SystemExit):
+        docker.start(spec(mounts=(wanted,)))
+    monkeypatch.undo()
+    docker.start(spec(mounts=(wanted,)))
+    assert engine.volume_files[copy] == {"a": "one", "b/c": "two"}
+    engine.volume_files[source]["late"] = "three"
+    docker.make_copy(wanted)
+    assert "late" not in engine.volume_files[copy]
+    assert len(engine.containers) == 1, "what copied is gone"
+    docker.remove(docker.list()[0].id)
+    for number in (3, 4):
+        docker.remove_volume(number)
+    assert engine.volumes == set()
+
+
+@pytest.mark.parametrize("state", ["gone", "elsewhere"])
+def test_a_copy_of_what_is_not_here_is_refused(
+    docker: DockerRuntime, engine: FakeDocker, state: Literal["gone", "elsewhere"]
+) -> None:
+    """No empty volume is given for one whose contents are on no disk of this machine."""
+    wanted = Mount(4, "/data", copy_of=Mount(3, "", state=state))
+    with pytest.raises(LaunchError, match="copy of volume 3") as refused:
+        docker.start(spec(mounts=(wanted,)))
+    assert refused.value.reason == "volume_unavailable"
+    assert "ledger-volume-4" not in engine.volumes
+
+
+def test_of_a_copy_of_a_copy_the_first_is_made_first(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """Whoever comes first, nothing is copied from what is not whole itself."""
+    engine.volumes.add("ledger-volume-3")
+    engine.volume_files["ledger-volume-3"] = {"a": "one"}
+    between = Mount(4, "", copy_of=Mount(3, "", state="gone"))
+    docker.make_copy(Mount(5, "/data", copy_of=between))
+    assert engine.volume_files["ledger-volume-5"] == {"a": "one"}
+    assert "ledger-volume-4-whole" in engine.volumes
+
+
+def test_volumes_are_bounded_where_the_engine_can(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """Disk and rented volume have their size as a bound, and none where there are no quotas."""
+    wanted = spec(disk_bytes=10**10, mounts=(Mount(3, "/data", 5 * 10**9),))
+    docker.start(wanted)
+    assert engine.volume_options == {
+        "ledger-7": {"size": "10000000000"},
+        "ledger-volume-3": {"size": "5000000000"},
+    }
+    engine.has_quotas = False
+    docker.start(spec(8, gpu_uuids=(), mounts=(Mount(4, "/data", 5 * 10**9),)))
+    assert engine.volume_options["ledger-volume-4"] == {}
 
 
 def test_a_file_system_without_quotas_is_said_and_used(

@@ -54,6 +54,8 @@ class FakeDocker:
         self.asked: list[tuple[str, str, Any]] = []
         self.containers: dict[str, dict[str, Any]] = {}
         self.volumes: set[str] = set()
+        self.volume_files: dict[str, dict[str, str]] = {}
+        self.volume_options: dict[str, dict[str, str]] = {}
         self.registry = {"busybox:latest", "train:1"}
         self.denied = {"private:latest"}
         self.images: dict[str, dict[str, Any]] = {}
@@ -125,9 +127,9 @@ class FakeDocker:
         parts = urlsplit(handler.path)
         path = re.sub(r"^/v1\.\d+", "", unquote(parts.path))
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        length = int(handler.headers.get("content-length") or 0)
-        raw = handler.rfile.read(length)
-        body = raw if handler.command == "PUT" else json.loads(raw) if raw else {}
+        raw = _body_of(handler)
+        is_json = handler.headers.get("content-type") == "application/json"
+        body = json.loads(raw) if raw and is_json else raw or {}
         self.asked.append((handler.command, path, body))
         if path == "/images/create":
             self.logins.append(handler.headers.get("x-registry-auth"))
@@ -198,6 +200,8 @@ class FakeDocker:
             ("GET", r"/images/json", self._images),
             ("GET", r"/images/(.+)/json", self._image),
             ("DELETE", r"/images/(.+)", self._remove_image),
+            ("POST", r"/volumes/create", self._create_volume),
+            ("GET", r"/volumes/([^/]+)", self._volume),
             ("DELETE", r"/volumes/([^/]+)", self._remove_volume),
             ("GET", r"/events", self._events),
         ]
@@ -374,24 +378,31 @@ class FakeDocker:
     # --- images, volumes, the rest ---------------------------------------------------------------
 
     def _read_file(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
-        content = self._container(key)["contents"].get(query["path"], "").encode()
-        if not content:
+        files, place = self._place(key, query["path"])
+        if place == ".":
+            return 200, Archive(0, _archive(files))
+        if place not in files:
             raise Problem(404, f"Could not find the file {query['path']} in container {key}")
-        made = io.BytesIO()
-        with tarfile.open(fileobj=made, mode="w") as tar:
-            entry = tarfile.TarInfo(query["path"].rpartition("/")[2])
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-        return 200, Archive(len(content), made.getvalue())
+        name = place.rpartition("/")[2]
+        return 200, Archive(len(files[place]), _archive({name: files[place]}))
 
     def _write_files(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
-        one = self._container(key)
+        files, place = self._place(key, query["path"])
         with tarfile.open(fileobj=io.BytesIO(body)) as tar:
             for member in tar:
                 file = tar.extractfile(member) if member.isfile() else None
                 if file is not None:
-                    one["contents"][f"{query['path']}{member.name}"] = file.read().decode()
+                    files[f"{place}{member.name}"] = file.read().decode()
         return 200, {}
+
+    def _place(self, key: str, path: str) -> tuple[dict[str, str], str]:
+        """The files of the volume at *path*, or of the container, and where in them it is."""
+        one = self._container(key)
+        for bind in one["HostConfig"].get("Binds") or []:
+            volume, at = bind.split(":")[:2]
+            if path == at or path.startswith(f"{at}/"):
+                return self.volume_files.setdefault(volume, {}), path[len(at) + 1 :]
+        return one["contents"], path
 
     def _commit(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         one = self._container(query["container"])
@@ -404,6 +415,10 @@ class FakeDocker:
         return 201, {"Id": self.images[name]["Id"]}
 
     def _pull(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if "fromSrc" in query:
+            name = f"{query['repo']}:{query['tag']}"
+            self.images[name] = _image(name, {}, [], {})
+            return 200, {"status": self.images[name]["Id"]}
         separator = "@" if query["tag"].startswith("sha256:") else ":"
         name = f"{query['fromImage']}{separator}{query['tag']}"
         if name in self.denied:
@@ -435,10 +450,25 @@ class FakeDocker:
         self.images = {key: one for key, one in self.images.items() if one is not found}
         return 200, [{"Deleted": found["Id"]}]
 
+    def _create_volume(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        options = body.get("DriverOpts") or {}
+        if "size" in options and not self.has_quotas:
+            raise Problem(500, f"create {body['Name']}: quota size requested but no quota support")
+        if body["Name"] not in self.volumes:
+            self.volume_options[body["Name"]] = options
+        self.volumes.add(body["Name"])
+        return 201, {"Name": body["Name"]}
+
+    def _volume(self, name: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if name not in self.volumes:
+            raise Problem(404, f"get {name}: no such volume")
+        return 200, {"Name": name}
+
     def _remove_volume(self, name: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         if name not in self.volumes:
             raise Problem(404, f"get {name}: no such volume")
         self.volumes.remove(name)
+        self.volume_files.pop(name, None)
         return 204, {}
 
     def _events(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -499,6 +529,27 @@ def _image(
         "files": files,
         "contents": contents,
     }
+
+
+def _body_of(handler: http.server.BaseHTTPRequestHandler) -> bytes:
+    if handler.headers.get("transfer-encoding") != "chunked":
+        return handler.rfile.read(int(handler.headers.get("content-length") or 0))
+    parts = []
+    while size := int(handler.rfile.readline(), 16):
+        parts.append(handler.rfile.read(size))
+        handler.rfile.readline()
+    handler.rfile.readline()
+    return b"".join(parts)
+
+
+def _archive(files: dict[str, str]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return made.getvalue()
 
 
 def _order(version: str) -> tuple[int, ...]:

@@ -26,7 +26,20 @@ from adapters.hostagent.runtime.port import INSTANCE_LABEL
 VARIABLE: Final = "GPULEDGER_TEST_ENGINE"
 """Names the engine's address, such as `unix:///run/podman/podman.sock`; empty for none."""
 IMAGE: Final = "ledger-contract:latest"
-_PROGRAMS: Final = ("sh", "sleep", "cat", "ls", "mkdir", "chmod", "touch", "id", "sync", "dd")
+_PROGRAMS: Final = (
+    "sh",
+    "sleep",
+    "cat",
+    "ls",
+    "mkdir",
+    "chmod",
+    "touch",
+    "id",
+    "sync",
+    "dd",
+    "ln",
+    "chown",
+)
 _SOCKETS: Final = ("/var/run/docker.sock", "/run/podman/podman.sock")
 _TIMEOUT_SECONDS: Final = 60
 
@@ -38,8 +51,8 @@ class Engine(NamedTuple):
     api: docker.APIClient
     has_gpus: bool
     """Containers may ask for GPUs."""
-    keeps_device_requests: bool
-    """It knows what a device request is; podman passes over it."""
+    is_podman: bool
+    """It passes over the wish for GPUs, and gives the files of an archive to root."""
     no_start: str | None
     """Why it can start no container; null when it can."""
 
@@ -86,7 +99,7 @@ def reachable_engine() -> Iterator[Engine]:
         has_gpus = "nvidia" in info.get("Runtimes", {})
         try:
             is_podman = any(one["Name"] == "Podman Engine" for one in api.version()["Components"])
-            yield Engine(url, api, has_gpus, not is_podman, _refusal(api))
+            yield Engine(url, api, has_gpus, is_podman, _refusal(api))
         finally:
             _clear(api)
 
@@ -130,8 +143,9 @@ def _clear(api: docker.APIClient) -> None:
         api.remove_volume(volume, force=True)
     for row in api.images(filters={"label": INSTANCE_LABEL}):
         api.remove_image(row["Id"], force=True)
-    with contextlib.suppress(APIError):
-        api.remove_image(IMAGE, force=True)
+    for image in (IMAGE, "ledger/copier:latest"):
+        with contextlib.suppress(APIError):
+            api.remove_image(image, force=True)
 
 
 def _image() -> bytes:

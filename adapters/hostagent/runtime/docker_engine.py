@@ -25,9 +25,9 @@ from adapters.hostagent.runtime.docker_launch import (
     creation,
     host_options,
     jupyter_of,
-    rented_volume,
     volume_of,
 )
+from adapters.hostagent.runtime.docker_volumes import DockerVolumes
 from adapters.hostagent.runtime.docker_words import (
     PortTakenError,
     answering,
@@ -46,6 +46,7 @@ from adapters.hostagent.runtime.port import (
     Found,
     LaunchError,
     LaunchSpec,
+    Mount,
     Runtime,
     RuntimeEvent,
     RuntimeFault,
@@ -70,6 +71,7 @@ class DockerRuntime(Runtime):
     def __init__(self, socket: str = DEFAULT_SOCKET) -> None:
         """Talk to the engine behind *socket*; nothing is asked before it is needed."""
         self._connections = DockerConnections(socket)
+        self._volumes = DockerVolumes(self._connections)
         self._quota_refused = False
         self._lock = threading.Lock()
         self._asked: set[str] = set()
@@ -149,8 +151,7 @@ class DockerRuntime(Runtime):
             self._api.remove_container(container, v=True, force=True)
             if found is None:
                 return
-            with contextlib.suppress(NotFound):
-                self._api.remove_volume(volume_of(found.instance), force=True)
+            self._volumes.remove(volume_of(found.instance))
             for image in self._api.images(filters={"label": f"{INSTANCE_LABEL}={found.instance}"}):
                 with contextlib.suppress(NotFound):
                     self._api.remove_image(image["Id"], force=True)
@@ -274,11 +275,16 @@ class DockerRuntime(Runtime):
             ]
         return Connection(ports=ports, digest=digest, jupyter=jupyter_of(shown))
 
+    def make_copy(self, mount: Mount) -> None:
+        """Through a container that never runs; see `docker_volumes`."""
+        with self._answering():
+            self._volumes.make_rented(mount)
+
     def remove_volume(self, volume: int) -> None:
         """Delete a rented volume with everything in it."""
-        with self._answering(), contextlib.suppress(NotFound):
+        with self._answering():
             try:
-                self._api.remove_volume(rented_volume(volume), force=True)
+                self._volumes.remove_rented(volume)
             except APIError as error:
                 if error.status_code != _CONFLICT:
                     raise
@@ -372,6 +378,9 @@ class DockerRuntime(Runtime):
         return f"{repository}:{tag}"
 
     def _create(self, spec: LaunchSpec, image: str, *, as_wished: bool = True) -> str:
+        self._volumes.make(volume_of(spec.instance), spec.disk_bytes)
+        for mount in spec.mounts:
+            self._volumes.make_rented(mount)
         with_quota = bool(spec.disk_bytes) and not self._quota_refused
         options = host_options(spec, with_quota=with_quota, as_wished=as_wished)
         try:

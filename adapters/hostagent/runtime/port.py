@@ -46,6 +46,12 @@ class Mount(NamedTuple):
 
     volume: int
     path: str
+    size: int = 0
+    """Bytes that it may hold; 0 for no bound."""
+    copy_of: Mount | None = None
+    """The volume with whose contents it begins, which may be a copy itself."""
+    state: Literal["kept", "gone", "elsewhere"] = "kept"
+    """On this machine, about to be removed from it, or not known here."""
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +220,18 @@ class Runtime(ABC):
     @abstractmethod
     def connection(self, container: str) -> Connection:
         """Where its ports are published."""
+
+    @abstractmethod
+    def make_copy(self, mount: Mount) -> None:
+        """Let a volume begin as a copy of another; one that is whole is left alone.
+
+        The files as they are when they are read; a copy that was broken off is begun anew, and an
+        instance gets it only when it is whole.
+
+        Raises:
+            LaunchError: `volume_unavailable`, the other is not on this machine.
+            RuntimeUnavailableError: Nobody answered.
+        """
 
     @abstractmethod
     def remove_volume(self, volume: int) -> None:

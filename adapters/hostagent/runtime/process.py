@@ -32,6 +32,7 @@ from adapters.hostagent.runtime.port import (
     Found,
     LaunchError,
     LaunchSpec,
+    Mount,
     Runtime,
     RuntimeEvent,
     RuntimeFault,
@@ -245,6 +246,9 @@ class ProcessRuntime(Runtime):
                 for number, protocol, host in ports
             ]
         )
+
+    def make_copy(self, mount: Mount) -> None:
+        """There are no volumes here."""
 
     def remove_volume(self, volume: int) -> None:
         """There are none: a launch with a volume is refused."""

@@ -13,6 +13,7 @@ from adapters.hostagent.runtime.port import (
     Found,
     LaunchError,
     LaunchSpec,
+    Mount,
     PortWish,
     Runtime,
     RuntimeEvent,
@@ -45,6 +46,8 @@ class RuntimeTwin(Runtime):
         self.keys: dict[str, tuple[str, ...]] = {}
         """Container → the ssh keys that were let in."""
         self.removed_volumes: list[int] = []
+        self.volume_steps: list[tuple[str, int]] = []
+        """Copies and removals of volumes, in order."""
         self.is_away = False
         """Nobody answers."""
         self.refuses: dict[int, str] = {}
@@ -182,10 +185,16 @@ class RuntimeTwin(Runtime):
             ]
         )
 
+    def make_copy(self, mount: Mount) -> None:
+        """Note it."""
+        self._require()
+        self.volume_steps.append(("copy", mount.volume))
+
     def remove_volume(self, volume: int) -> None:
         """Note it."""
         self._require()
         self.removed_volumes.append(volume)
+        self.volume_steps.append(("remove", volume))
 
     def faults(self) -> Sequence[RuntimeFault]:
         """Nothing is missing here."""
