@@ -191,6 +191,15 @@ def test_files_live_through_stop_and_another_assignment(
     assert real_engine.platform_images() == []
 
 
+def test_a_size_is_enforced_or_said_not_to_be(starting: DockerRuntime) -> None:
+    """A launch with sizes runs on every file system; where they bound nothing, it is a fault."""
+    mounts = (Mount(3, "/data", 10**9),)
+    started = starting.start(spec(disk_bytes=10**9, mounts=mounts))
+    assert started.is_alive
+    if starting._volumes.is_unbounded:
+        assert any("not enforced" in one.what for one in starting.faults())
+
+
 def test_a_grace_is_kept_and_a_kill_is_at_once(starting: DockerRuntime) -> None:
     """What traps SIGTERM ends with its own code, what ignores it is killed after the grace."""
     traps = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"
@@ -303,7 +312,10 @@ def test_a_copy_has_all_that_the_source_has(starting: DockerRuntime, real_engine
     second = starting.start(spec(8, mounts=(copy,)))
     owners = "-go" if real_engine.is_podman else "-l"
     listing = f"cd /data && ls {owners} -nR --time-style=+%s . && cat link"
-    shown = [real_engine.run(id_, listing).decode() for id_ in (first.id, second.id)]
+    shown = []
+    for one in (first, second):
+        until(lambda one=one: real_engine.run(one.id, listing))  # type: ignore[misc]
+        shown.append(real_engine.run(one.id, listing).decode())
     assert "later" in shown[0]
     assert [line for line in shown[0].splitlines() if "later" not in line][2:] == shown[
         1

@@ -27,7 +27,7 @@ from adapters.hostagent.runtime.docker_launch import (
     jupyter_of,
     volume_of,
 )
-from adapters.hostagent.runtime.docker_volumes import DockerVolumes
+from adapters.hostagent.runtime.docker_volumes import DockerVolumes, keeps_quotas
 from adapters.hostagent.runtime.docker_words import (
     PortTakenError,
     answering,
@@ -303,8 +303,7 @@ class DockerRuntime(Runtime):
         if "nvidia" not in info.get("Runtimes", {}):
             way_out = "install nvidia-container-toolkit and run `nvidia-ctk runtime configure`"
             found.append(RuntimeFault("the engine has no runtime for NVIDIA GPUs", way_out))
-        backing = dict(info.get("DriverStatus") or [])
-        if info.get("Driver") != "overlay2" or backing.get("Backing Filesystem") != "xfs":
+        if not keeps_quotas(info):
             way_out = "put /var/lib/docker on XFS mounted with pquota"
             found.append(RuntimeFault("the size of an instance's disk is not enforced", way_out))
         return found

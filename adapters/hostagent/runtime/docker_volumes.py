@@ -12,7 +12,7 @@ import io
 import tarfile
 import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -34,7 +34,8 @@ class DockerVolumes:
         """Work over *connections*."""
         self._connections = connections
         self._copying = threading.Lock()
-        self._quota_refused = False
+        self.is_unbounded: bool | None = None
+        """The engine keeps no sizes; null while nobody asked it."""
 
     @property
     def _api(self) -> docker.APIClient:
@@ -47,15 +48,21 @@ class DockerVolumes:
         """
         if self._has(name):
             return
-        options = {"size": str(size)} if size and not self._quota_refused else None
+        options = {"size": str(size)} if size and self._is_bounded() else None
         try:
             self._api.create_volume(name, driver_opts=options)
         except APIError as error:
             if options is None or "quota" not in str(error.explanation).lower():
                 raise
             # `faults` says so, and the volume is used without.
-            self._quota_refused = True
+            self.is_unbounded = True
             self._api.create_volume(name)
+
+    def _is_bounded(self) -> bool:
+        """Whether it is worth asking: what keeps no quotas may take a size for something else."""
+        if self.is_unbounded is None:
+            self.is_unbounded = not keeps_quotas(self._api.info())
+        return not self.is_unbounded
 
     def make_rented(self, mount: Mount) -> None:
         """Let there be a volume that is rented by itself, whole where it begins as a copy.
@@ -151,6 +158,12 @@ class DockerVolumes:
     def _remove(self, name: str) -> None:
         with contextlib.suppress(NotFound):
             self._api.remove_volume(name, force=True)
+
+
+def keeps_quotas(info: dict[str, Any]) -> bool:
+    """Whether an engine that says *info* of itself may keep the sizes of disks."""
+    backing = dict(info.get("DriverStatus") or [])
+    return info.get("Driver") == "overlay2" and backing.get("Backing Filesystem") == "xfs"
 
 
 def _whole(name: str) -> str:
