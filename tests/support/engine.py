@@ -42,6 +42,7 @@ _PROGRAMS: Final = (
 )
 _SOCKETS: Final = ("/var/run/docker.sock", "/run/podman/podman.sock")
 _TIMEOUT_SECONDS: Final = 60
+_READS: Final = 2
 
 
 class Engine(NamedTuple):
@@ -63,8 +64,11 @@ class Engine(NamedTuple):
 
     def read(self, container: str, path: str) -> bytes:
         """A file inside a container that runs; empty when there is none."""
-        made = self.api.exec_create(container, ["cat", path], stderr=False)
-        return bytes(self.api.exec_start(made["Id"]))
+        found = b""
+        for _ in range(_READS):  # Podman loses the output of some that end at once.
+            made = self.api.exec_create(container, ["cat", path], stderr=False)
+            found = found or bytes(self.api.exec_start(made["Id"]))
+        return found
 
     def run(self, container: str, text: str) -> bytes:
         """What a line of shell says inside a container that runs."""
