@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from adapters.hostagent.home import AgentHome
 
 _STATE: Final = "GPULEDGER_AGENT_STATE"
+_RANGE_PREFIX_MAX: Final = 24
 
 State = Annotated[
     Path | None,
@@ -42,6 +43,7 @@ SuitePython = Annotated[
         help="A Python with PyTorch, for challenges and benchmarks; default: the agent's own.",
     ),
 ]
+NetworkOption = Literal["own", "bridge", "host"]
 Simulated = Annotated[
     int | None,
     Parameter(
@@ -119,9 +121,16 @@ def run(
         ),
     ] = 9477,
     network: Annotated[
-        Literal["own", "host"],
-        Parameter(help="Network of plain processes: one of their own, or the host's."),
+        NetworkOption,
+        Parameter(
+            help="Network of plain processes: alone in one of their own, one with a way out through"
+            " this machine's address, or this machine's own (then no bytes are counted)."
+        ),
     ] = "own",
+    network_range: Annotated[
+        str | None,
+        Parameter(help="Addresses of instances with --network bridge; default: 10.249.0.0/16."),
+    ] = None,
     instance_user: Annotated[
         Literal["own", "agent"],
         Parameter(help="User of plain processes: a number of their own, or the agent's."),
@@ -146,6 +155,7 @@ def run(
         report_seconds=report_seconds,
         metrics_port=metrics_port or None,
         network=network,
+        network_range=None if network_range is None else _range(network_range),
         user=instance_user,
         public_ip=None if public_ip is None else _address(public_ip),
         suite_python=suite_python or sys.executable,
@@ -221,6 +231,12 @@ def doctor(
     state: State = None,
     runtime: RuntimeOption = "auto",
     suite_python: SuitePython = None,
+    network: Annotated[
+        NetworkOption, Parameter(help="As the agent is run with: what that needs is looked at.")
+    ] = "own",
+    network_range: Annotated[
+        str | None, Parameter(help="As the agent is run with; default: 10.249.0.0/16.")
+    ] = None,
     json: AsJson = False,
 ) -> int:
     """Look for what stands in the agent's way, and say what to do; exit 1 when something does.
@@ -232,11 +248,9 @@ def doctor(
     from adapters.hostagent.program import Options, make_runtime
 
     home = _home(state)
-    found = examine(
-        home,
-        lambda: make_runtime(home, Options(runtime=runtime)),
-        suite_python or sys.executable,
-    )
+    addresses = None if network_range is None else _range(network_range)
+    options = Options(runtime=runtime, network=network, network_range=addresses)
+    found = examine(home, lambda: make_runtime(home, options), suite_python or sys.executable)
     if json:
         print_json([one._asdict() for one in found])
     else:
@@ -300,6 +314,25 @@ def _address(text: str) -> str:
     except ValueError:
         message = f"--public-ip {text}: this is no IP address such as 203.0.113.9"
         raise RejectedError("invalid_args", message) from None
+
+
+def _range(text: str) -> ipaddress.IPv4Network:
+    """A range of addresses as it is written.
+
+    Raises:
+        RejectedError: `invalid_args`.
+    """
+    try:
+        found = ipaddress.IPv4Network(text)
+    except ValueError:
+        found = None
+    if found is None or found.prefixlen > _RANGE_PREFIX_MAX:
+        message = (
+            f"--network-range {text}: this is no range of IPv4 addresses such as 10.249.0.0/16,"
+            " with room for at least 64 instances (/24)"
+        )
+        raise RejectedError("invalid_args", message)
+    return found
 
 
 def _home(state: Path | None) -> AgentHome:

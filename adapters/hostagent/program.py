@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -18,6 +20,7 @@ from adapters.hostagent.acting.agent import Agent
 from adapters.hostagent.acting.answers import Answerer
 from adapters.hostagent.acting.calls import SignedCalls
 from adapters.hostagent.acting.hints import Hints
+from adapters.hostagent.acting.keyring import KeyRing
 from adapters.hostagent.acting.link import Link
 from adapters.hostagent.acting.scribe import Scribe
 from adapters.hostagent.acting.senses import Senses
@@ -30,7 +33,7 @@ from adapters.hostagent.delivery import Delivery
 from adapters.hostagent.home import AgentHome, Enrolled
 from adapters.hostagent.identity import HostIdentity
 from adapters.hostagent.reports import SealedReport
-from adapters.hostagent.runtime.port import Runtime
+from adapters.hostagent.runtime.port import Found, Runtime
 from adapters.hostagent.spool import SqliteSpool
 from adapters.hostagent.suite.child import ChildSuite
 from adapters.hostagent.suite.port import NoSuite, Suite
@@ -47,7 +50,9 @@ class Options(NamedTuple):
     runtime: RuntimeName = "auto"
     report_seconds: int = 10
     metrics_port: int | None = METRICS_PORT
-    network: Literal["own", "host"] = "own"
+    network: Literal["own", "bridge", "host"] = "own"
+    network_range: IPv4Network | None = None
+    """Addresses of instances of the process runtime; null: the usual ones."""
     user: Literal["own", "agent"] = "own"
     public_ip: str | None = None
     """Where renters reach this machine; null: found out, where it is not translated."""
@@ -81,18 +86,27 @@ def run(home: AgentHome, options: Options) -> int:
 
 
 def make_runtime(home: AgentHome, options: Options) -> Runtime:
-    """The runtime that was asked for; `auto` takes Docker where its socket is."""
+    """The runtime that was asked for; `auto` takes Docker where its socket is, or DOCKER_HOST."""
     from adapters.hostagent.runtime.process import ProcessRuntime  # noqa: PLC0415 - only one is used
 
     name = options.runtime
+    engine = os.environ.get("DOCKER_HOST")
     if name == "auto":
-        name = "docker" if Path("/var/run/docker.sock").exists() else "process"
+        name = "docker" if engine or Path("/var/run/docker.sock").exists() else "process"
     if name == "process":
-        return ProcessRuntime(home.instances, network=options.network, user=options.user)
+        return ProcessRuntime(
+            home.instances,
+            network=options.network,
+            user=options.user,
+            addresses=options.network_range,
+        )
     # The engine's client is an extra (`gpuledger[agent]`), and 20 MB of memory.
-    from adapters.hostagent.runtime.docker_engine import DockerRuntime  # noqa: PLC0415
+    from adapters.hostagent.runtime.docker_engine import (  # noqa: PLC0415
+        DEFAULT_SOCKET,
+        DockerRuntime,
+    )
 
-    return DockerRuntime()
+    return DockerRuntime(engine or DEFAULT_SOCKET)
 
 
 def make_senses(spool: SqliteSpool, enrolled: Enrolled) -> Senses:
@@ -147,7 +161,13 @@ def _work(
     calls = SignedCalls(server, spool.machine, identity, second=second)
     scribe = Scribe(calls, runtime, agent.diary)
     ways_in = WaysIn(calls, runtime, options.public_ip or public_address(server))
-    agent.running.on_running = ways_in.running
+    keyring = KeyRing(runtime, lambda instance, text: agent.diary.note(instance, second(), text))
+
+    def running(found: Collection[Found]) -> None:
+        ways_in.running(found)
+        keyring.running(found)
+
+    agent.running.on_running = running
     hints = Hints(runtime, agent.hint)
     volumes = Volumes(runtime)
 
@@ -155,19 +175,20 @@ def _work(
         agent.want(desired, sent_ns, received_ns)
         scribe.notice(desired.log_request)
         volumes.take(desired.volumes)
+        keyring.take(desired)
 
     link = Link(calls, hear)
     control = ControlSocket(home.socket, _commands(agent, spool, delivery, runtime, senses))
     metrics = _metrics(agent, spool, delivery, senses, options.metrics_port)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: agent.end())
-    beside = (delivery, link, scribe, ways_in, hints)
+    beside = (delivery, link, scribe, ways_in, keyring, hints)
     for one in beside:
         one.start()
     try:
         agent.run()
     finally:
-        for one in (link, scribe, ways_in, hints, delivery):
+        for one in (link, scribe, ways_in, keyring, hints, delivery):
             one.close()
         control.close()
         if metrics is not None:

@@ -11,8 +11,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import msgspec
 import pytest
 
 from adapters.hostagent.runtime.docker_engine import DockerRuntime
@@ -28,7 +29,8 @@ from adapters.hostagent.runtime.port import (
 )
 from adapters.hostagent.runtime.process import ProcessRuntime
 from adapters.hostagent.runtime.twin import RuntimeTwin
-from tests.support.docker_api import FakeDocker
+from tests.support.docker_api import FakeDocker, Problem
+from tests.support.engine import IMAGE, Engine
 
 SLEEP = ("sleep", "1000")
 
@@ -40,6 +42,17 @@ class Bench(NamedTuple):
     end: Callable[[Found], None]
     """The container's first process ends with code 3."""
     docker: FakeDocker | None = None
+    image: str = "busybox"
+    has_gpus: bool = True
+
+    def spec(self, instance: int = 7, assignment: int = 1, **fields: object) -> LaunchSpec:
+        """As `spec`, of an image that is there, and with no more GPUs than can be had."""
+        wanted = spec(instance, assignment, **{"image": self.image, **fields})
+        return msgspec.structs.replace(wanted, gpu_uuids=self.gpus(*wanted.gpu_uuids))
+
+    def gpus(self, *uuids: str) -> tuple[str, ...]:
+        """These GPUs, or none where the engine has none to give."""
+        return uuids if self.has_gpus else ()
 
 
 def spec(instance: int = 7, assignment: int = 1, **fields: object) -> LaunchSpec:
@@ -57,7 +70,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(one, ignore_errors=True)
 
 
-@pytest.fixture(params=["twin", "process", "docker"])
+@pytest.fixture(params=["twin", "process", "docker", "engine"])
 def bench(request: pytest.FixtureRequest, folder: Path) -> Iterator[Bench]:
     """Each runtime in turn."""
     match request.param:
@@ -69,12 +82,26 @@ def bench(request: pytest.FixtureRequest, folder: Path) -> Iterator[Bench]:
             yield Bench(runtime, lambda found: _touch(runtime, found))
             for one in runtime.list():
                 runtime.remove(one.id)
-        case _:
+        case "docker":
             engine = FakeDocker(folder)
             client = DockerRuntime(engine.url)
             yield Bench(client, lambda found: engine.exit(found.id, 3), engine)
             client.close()
             engine.close()
+        case _:
+            real = request.getfixturevalue("real_engine")
+            real.require_start()
+            inside = DockerRuntime(real.url)
+            yield Bench(inside, lambda found: _end_inside(real, found), None, IMAGE, real.has_gpus)
+            for one in inside.list():
+                inside.remove(one.id)
+            inside.close()
+
+
+def _end_inside(engine: Engine, found: Found) -> None:
+    made = engine.api.exec_create(found.id, ["touch", "end"])
+    engine.api.exec_start(made["Id"])
+    engine.api.wait(found.id, timeout=10)
 
 
 def _touch(runtime: ProcessRuntime, found: Found) -> None:
@@ -89,11 +116,11 @@ UNTIL_TOLD = ("/bin/sh", "-c", "while [ ! -e end ]; do sleep 0.05; done; exit 3"
 def test_a_started_container_is_on_the_list_with_its_labels(bench: Bench) -> None:
     """The list says instance, assignment, GPUs, first process and start of what was started."""
     began = int(time.time()) - 1
-    started = bench.runtime.start(spec(7, 4, gpu_uuids=("GPU-a", "GPU-b")))
+    started = bench.runtime.start(bench.spec(7, 4, gpu_uuids=("GPU-a", "GPU-b")))
     (listed,) = bench.runtime.list()
     assert listed == started == bench.runtime.inspect(started.id)
     assert (listed.instance, listed.assignment, listed.state) == (7, 4, "running")
-    assert listed.gpu_uuids == ("GPU-a", "GPU-b")
+    assert listed.gpu_uuids == bench.gpus("GPU-a", "GPU-b")
     assert listed.pid is not None
     assert listed.started_at is not None
     assert began <= listed.started_at <= began + 30
@@ -101,24 +128,24 @@ def test_a_started_container_is_on_the_list_with_its_labels(bench: Bench) -> Non
 
 def test_starting_again_changes_nothing(bench: Bench) -> None:
     """A start that was carried out before is answered with the same container."""
-    first = bench.runtime.start(spec())
-    assert bench.runtime.start(spec()) == first
+    first = bench.runtime.start(bench.spec())
+    assert bench.runtime.start(bench.spec()) == first
     assert len(bench.runtime.list()) == 1
 
 
 def test_a_stopped_container_is_there_and_goes_on(bench: Bench) -> None:
     """A stop keeps the container; a start under the same assignment lets it run again."""
-    started = bench.runtime.start(spec())
+    started = bench.runtime.start(bench.spec())
     bench.runtime.stop(started.id, 5)
     (stopped,) = bench.runtime.list()
     assert (stopped.state, stopped.pid, stopped.is_alive) == ("exited", None, False)
-    again = bench.runtime.start(spec())
+    again = bench.runtime.start(bench.spec())
     assert (again.state, again.assignment) == ("running", 1)
 
 
 def test_a_kill_is_done_when_it_returns(bench: Bench) -> None:
     """A stop without grace leaves no process when it returns."""
-    started = bench.runtime.start(spec())
+    started = bench.runtime.start(bench.spec())
     began = time.monotonic()
     bench.runtime.stop(started.id, 0)
     assert time.monotonic() - began < 2
@@ -132,7 +159,7 @@ def test_stop_and_remove_of_what_is_not_there_succeed(bench: Bench) -> None:
     for _ in range(2):
         bench.runtime.stop("123456", 0)
         bench.runtime.remove("123456")
-    started = bench.runtime.start(spec())
+    started = bench.runtime.start(bench.spec())
     for grace in (0, 1, 0):
         bench.runtime.stop(started.id, grace)
     for _ in range(2):
@@ -143,33 +170,37 @@ def test_stop_and_remove_of_what_is_not_there_succeed(bench: Bench) -> None:
 
 def test_another_assignment_takes_the_instance_over(bench: Bench) -> None:
     """The same instance on other GPUs runs under the new assignment, once."""
-    bench.runtime.start(spec(7, 1, gpu_uuids=("GPU-a",)))
-    bench.runtime.start(spec(7, 2, gpu_uuids=("GPU-b",)))
+    bench.runtime.start(bench.spec(7, 1, gpu_uuids=("GPU-a",)))
+    bench.runtime.start(bench.spec(7, 2, gpu_uuids=("GPU-b",)))
     (found,) = bench.runtime.list()
-    assert (found.assignment, found.gpu_uuids, found.state) == (2, ("GPU-b",), "running")
+    assert (found.assignment, found.gpu_uuids, found.state) == (
+        2,
+        bench.gpus("GPU-b"),
+        "running",
+    )
 
 
 def test_an_end_by_itself_is_seen_with_its_code(bench: Bench) -> None:
     """A command that ends leaves a container with the exit code, and an event."""
     since = time.time() - 1
-    started = bench.runtime.start(spec(args=UNTIL_TOLD))
+    started = bench.runtime.start(bench.spec(args=UNTIL_TOLD))
     bench.end(started)
     found = bench.runtime.inspect(started.id)
     assert found is not None
     assert (found.state, found.exit_code) == ("exited", 3)
-    kinds = [one.kind for one in bench.runtime.events(since) if one.instance == 7]
+    kinds = [one.kind for one in bench.runtime.events(since) if one.id == started.id]
     assert kinds == ["start", "exit"]
 
 
 def test_events_before_the_given_second_are_not_told(bench: Bench) -> None:
     """The stream begins where it is asked to."""
-    bench.runtime.start(spec())
+    bench.runtime.start(bench.spec())
     assert bench.runtime.events(time.time() + 60) == []
 
 
 def test_a_probe_answers_for_a_running_container_only(bench: Bench) -> None:
     """What is stopped or unknown has no GPUs inside."""
-    started = bench.runtime.start(spec())
+    started = bench.runtime.start(bench.spec())
     assert bench.runtime.probe(started.id)
     bench.runtime.stop(started.id, 0)
     assert not bench.runtime.probe(started.id)
@@ -178,7 +209,7 @@ def test_a_probe_answers_for_a_running_container_only(bench: Bench) -> None:
 
 def test_no_logs_of_nothing(bench: Bench) -> None:
     """An unknown container and a tail of 0 have no output."""
-    started = bench.runtime.start(spec())
+    started = bench.runtime.start(bench.spec())
     assert bench.runtime.logs("999999", 10) == b""
     assert bench.runtime.logs(started.id, 0) == b""
     assert bench.runtime.logs("999999", None) == b""
@@ -448,7 +479,8 @@ def test_ways_in_volumes_and_names_are_handed_over(
     )
     (made,) = [body for _, path, body in engine.asked if path == "/containers/create"]
     env = dict(line.partition("=")[::2] for line in made["Env"])
-    assert env["GPULEDGER_SSH_KEYS"] == "ssh-ed25519 AAAA me"
+    (inside,) = [one["contents"] for one in engine.containers.values()]
+    assert "ssh-ed25519 AAAA me\n" in inside["/root/.ssh/authorized_keys"]
     assert (made["User"], made["Hostname"], made["Cmd"]) == ("root", "box", ["train"])
     assert set(made["HostConfig"]["PortBindings"]) == {"22/tcp", "8080/tcp"}
     assert "ledger-volume-3:/data:rw" in made["HostConfig"]["Binds"]
@@ -461,6 +493,76 @@ def test_ways_in_volumes_and_names_are_handed_over(
     assert engine.volumes == {"ledger-volume-3"}
     docker.remove_volume(3)
     assert engine.volumes == set()
+
+
+KEYS = ("ssh-ed25519 AAAA me@home", "ssh-rsa BBBB you")
+
+
+def test_keys_are_changed_inside_and_the_renters_own_stay(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """What is let in is exactly what was said last, beside the lines that the renter wrote."""
+    started = docker.start(spec(onstart="train", has_ssh=True, ssh_keys=KEYS[:1]))
+    inside = engine.containers[started.id]["contents"]
+    file = "/root/.ssh/authorized_keys"
+    assert KEYS[0] in inside[file]
+    assert not docker.set_keys(started.id, KEYS[:1]), "nothing changed"
+    inside[file] = f"ssh-rsa CCCC own\n{inside[file]}ssh-rsa DDDD own too\n"
+    assert docker.set_keys(started.id, KEYS[1:])
+    assert not docker.set_keys(started.id, KEYS[1:])
+    assert KEYS[0] not in inside[file]
+    assert [line for line in inside[file].splitlines() if not line.startswith("#")] == [
+        "ssh-rsa CCCC own",
+        "ssh-rsa DDDD own too",
+        KEYS[1],
+    ]
+    assert docker.set_keys(started.id, ())
+    assert inside[file] == "ssh-rsa CCCC own\nssh-rsa DDDD own too\n"
+    assert not docker.set_keys("0" * 64, KEYS), "what is not there needs no keys"
+
+
+def test_a_key_that_was_detached_meanwhile_does_not_open_a_restart(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """A container that goes on does so with the keys of now, before anything in it runs."""
+    started = docker.start(spec(has_ssh=True, ssh_keys=KEYS))
+    docker.stop(started.id, 0)
+    docker.start(spec(has_ssh=True, ssh_keys=KEYS[1:]))
+    assert KEYS[0] not in engine.containers[started.id]["contents"]["/root/.ssh/authorized_keys"]
+    paths = [(verb, path.rpartition("/")[2]) for verb, path, _ in engine.asked]
+    assert paths.index(("PUT", "archive")) < paths.index(("POST", "start"))
+    assert max(at for at, one in enumerate(paths) if one == ("PUT", "archive")) < max(
+        at for at, one in enumerate(paths) if one == ("POST", "start")
+    )
+
+
+def test_an_endless_file_of_keys_is_not_read(docker: DockerRuntime, engine: FakeDocker) -> None:
+    """What a renter makes of the file costs the agent no memory; it is told as theirs."""
+    started = docker.start(spec(has_ssh=True, ssh_keys=KEYS))
+    engine.containers[started.id]["contents"]["/root/.ssh/authorized_keys"] = "#" * (2**20 + 1)
+    with pytest.raises(LaunchError, match="larger"):
+        docker.set_keys(started.id, KEYS[:1])
+
+
+def test_a_kill_before_the_removal_of_the_one_before_leaves_one_container(
+    docker: DockerRuntime, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start finds both containers of the instance, and only the newer one goes on."""
+    docker.start(spec(7, 1))
+    create = docker._create
+
+    def create_and_die(*args: Any, **kwargs: Any) -> str:
+        create(*args, **kwargs)
+        raise SystemExit
+
+    monkeypatch.setattr(docker, "_create", create_and_die)
+    with pytest.raises(SystemExit):
+        docker.start(spec(7, 2))
+    monkeypatch.undo()
+    assert len(docker.list()) == 2
+    docker.start(spec(7, 2))
+    (found,) = docker.list()
+    assert (found.assignment, found.state) == (2, "running")
 
 
 def test_a_kill_between_two_containers_loses_no_file(
@@ -548,7 +650,6 @@ def test_a_probe_that_hangs_is_given_up_and_not_asked_again(
         ({"image": "nowhere:1"}, "image_not_found"),
         ({"image": "private"}, "image_denied"),
         ({"image": None}, "bad_configuration"),
-        ({"args": ("/no/such",)}, "bad_command"),
     ],
 )
 def test_a_container_that_cannot_start_says_why(
@@ -558,6 +659,114 @@ def test_a_container_that_cannot_start_says_why(
     with pytest.raises(LaunchError) as refused:
         docker.start(spec(**fields))
     assert refused.value.reason == reason
+
+
+def test_a_newer_engine_is_spoken_to_in_its_own_version(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """An engine that refuses old versions is asked in one it knows, also when it is replaced."""
+    assert docker.list() == []
+    engine.least_version = "1.44"
+    with pytest.raises(RuntimeUnavailableError, match="too old"):
+        docker.list()
+    assert docker.list() == []
+    engine.least_version = "1.100"
+    with pytest.raises(RuntimeUnavailableError, match="too old"):
+        docker.list()
+    docker.start(spec())
+    assert len(docker.list()) == 1
+
+
+def test_a_refusal_that_nobody_foresaw_is_no_empty_list(
+    docker: DockerRuntime, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the engine says no to, the list is not known, and the agent's loop goes on."""
+    docker.start(spec())
+
+    def refuse(**_: object) -> None:
+        raise Problem(403, "authorization denied by plugin")
+
+    monkeypatch.setattr(engine, "_list", refuse)
+    with pytest.raises(RuntimeUnavailableError, match="denied by plugin"):
+        docker.list()
+
+
+def test_events_of_a_second_to_come_are_not_waited_for(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """After the host's clock was set back, the engine is not asked to wait until then."""
+    asked = len(engine.asked)
+    assert docker.events(time.time() + 3600) == []
+    assert len(engine.asked) == asked
+
+
+def test_a_copy_is_whole_or_nobodys(
+    docker: DockerRuntime, engine: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill before the last byte leaves what the next launch begins anew; a whole one stays."""
+    source, copy = "ledger-volume-3", "ledger-volume-4"
+    engine.volumes.add(source)
+    engine.volume_files[source] = {"a": "one", "b/c": "two"}
+    wanted = Mount(4, "/data", copy_of=Mount(3, ""))
+
+    def die(*_: object) -> None:
+        engine.volumes.add(copy)
+        engine.volume_files[copy] = {"a": "on", "half": ""}
+        raise SystemExit
+
+    monkeypatch.setattr(docker._volumes, "_copy", die)
+    with pytest.raises(SystemExit):
+        docker.start(spec(mounts=(wanted,)))
+    monkeypatch.undo()
+    docker.start(spec(mounts=(wanted,)))
+    assert engine.volume_files[copy] == {"a": "one", "b/c": "two"}
+    engine.volume_files[source]["late"] = "three"
+    docker.make_copy(wanted)
+    assert "late" not in engine.volume_files[copy]
+    assert len(engine.containers) == 1, "what copied is gone"
+    docker.remove(docker.list()[0].id)
+    for number in (3, 4):
+        docker.remove_volume(number)
+    assert engine.volumes == set()
+
+
+@pytest.mark.parametrize("state", ["gone", "elsewhere"])
+def test_a_copy_of_what_is_not_here_is_refused(
+    docker: DockerRuntime, engine: FakeDocker, state: Literal["gone", "elsewhere"]
+) -> None:
+    """No empty volume is given for one whose contents are on no disk of this machine."""
+    wanted = Mount(4, "/data", copy_of=Mount(3, "", state=state))
+    with pytest.raises(LaunchError, match="copy of volume 3") as refused:
+        docker.start(spec(mounts=(wanted,)))
+    assert refused.value.reason == "volume_unavailable"
+    assert "ledger-volume-4" not in engine.volumes
+
+
+def test_of_a_copy_of_a_copy_the_first_is_made_first(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """Whoever comes first, nothing is copied from what is not whole itself."""
+    engine.volumes.add("ledger-volume-3")
+    engine.volume_files["ledger-volume-3"] = {"a": "one"}
+    between = Mount(4, "", copy_of=Mount(3, "", state="gone"))
+    docker.make_copy(Mount(5, "/data", copy_of=between))
+    assert engine.volume_files["ledger-volume-5"] == {"a": "one"}
+    assert "ledger-volume-4-whole" in engine.volumes
+
+
+def test_volumes_are_bounded_where_the_engine_can(
+    docker: DockerRuntime, engine: FakeDocker
+) -> None:
+    """Disk and rented volume have their size as a bound, and none where there are no quotas."""
+    wanted = spec(disk_bytes=10**10, mounts=(Mount(3, "/data", 5 * 10**9),))
+    docker.start(wanted)
+    assert engine.volume_options == {
+        "ledger-7": {"size": "10000000000"},
+        "ledger-volume-3": {"size": "5000000000"},
+    }
+    engine.has_quotas = False
+    docker.start(spec(8, gpu_uuids=(), mounts=(Mount(4, "/data", 5 * 10**9),)))
+    assert engine.volume_options["ledger-volume-4"] == {}
 
 
 def test_a_file_system_without_quotas_is_said_and_used(

@@ -26,8 +26,10 @@ from ledger.services import (
     ssh_keys,
     templates,
 )
+from ledger.services.desired import versions_of
 from ledger.services.images import Resolved
 from ledger.services.launches import config_of
+from ledger.services.ledger import Unit
 from ledger.services.questions import launches as ask
 from tests.contract.test_vault import everything
 from tests.support.market import DOLLAR, Market
@@ -374,6 +376,36 @@ def test_a_changed_key_opens_what_the_old_one_did(market: Market, alice: int) ->
         assert code(error) == "ssh_key_exists"
         ssh_keys.remove_key(unit, alice, first)
         assert ssh_keys.keys_into(unit.connection, unit.vault, instance) == []
+    assert market.rebuild().equal
+
+
+def test_a_machine_hears_of_keys_at_once(market: Market, alice: int) -> None:
+    """To attach, change, detach or remove a key is news to the machine that it opens, only."""
+    machine, other = market.machine(), market.machine("eve")
+    instance = market.rent(alice, machine)
+    market.rent(alice, other)
+
+    def version() -> tuple[int, int]:
+        with market.ledger.reading() as connection:
+            found = versions_of(connection, frozenset({machine, other}))
+        return found[machine], found[other]
+
+    with market.ledger.unit() as unit:
+        key = ssh_keys.add_key(unit, alice, KEY)
+    seen = [version()]
+    changes: list[Callable[[Unit], None]] = [
+        lambda unit: ssh_keys.attach(unit, instance, key),
+        lambda unit: ssh_keys.change_key(unit, alice, key, OTHER_KEY),
+        lambda unit: ssh_keys.detach(unit, instance, key),
+        lambda unit: ssh_keys.attach(unit, instance, key),
+        lambda unit: ssh_keys.remove_key(unit, alice, key),
+    ]
+    for change in changes:
+        with market.ledger.unit() as unit:
+            change(unit)
+        seen.append(version())
+    assert [one for one, _ in seen] == sorted({one for one, _ in seen}), "each is above the last"
+    assert len({one for _, one in seen}) == 1
     assert market.rebuild().equal
 
 

@@ -7,22 +7,33 @@ was written for the code under test.
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import http.server
+import io
 import json
 import re
 import secrets
 import socketserver
 import struct
+import tarfile
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _STDOUT = 1
 _NEVER = "0001-01-01T00:00:00Z"
+
+
+class Archive(NamedTuple):
+    """A file as the engine hands it out: a tar archive, and its size beside it."""
+
+    size: int
+    content: bytes
 
 
 class Problem(Exception):  # noqa: N818 - an answer, not a fault
@@ -43,10 +54,14 @@ class FakeDocker:
         self.asked: list[tuple[str, str, Any]] = []
         self.containers: dict[str, dict[str, Any]] = {}
         self.volumes: set[str] = set()
+        self.volume_files: dict[str, dict[str, str]] = {}
+        self.volume_options: dict[str, dict[str, str]] = {}
         self.registry = {"busybox:latest", "train:1"}
         self.denied = {"private:latest"}
         self.images: dict[str, dict[str, Any]] = {}
         self.has_quotas = True
+        self.least_version = "1.24"
+        """Requests in an older version of the interface are refused."""
         self.gpus_inside = True
         self.hangs_inside = False
         """Nothing that is run in a container ends."""
@@ -65,6 +80,9 @@ class FakeDocker:
                 engine._serve(self)
 
             def do_POST(self) -> None:
+                engine._serve(self)
+
+            def do_PUT(self) -> None:
                 engine._serve(self)
 
             def do_DELETE(self) -> None:
@@ -109,16 +127,20 @@ class FakeDocker:
         parts = urlsplit(handler.path)
         path = re.sub(r"^/v1\.\d+", "", unquote(parts.path))
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        length = int(handler.headers.get("content-length") or 0)
-        raw = handler.rfile.read(length)
-        body = json.loads(raw) if raw else {}
+        raw = _body_of(handler)
+        is_json = handler.headers.get("content-type") == "application/json"
+        body = json.loads(raw) if raw and is_json else raw or {}
         self.asked.append((handler.command, path, body))
         if path == "/images/create":
             self.logins.append(handler.headers.get("x-registry-auth"))
         try:
+            self._require_version(parts.path)
             status, answer = self._answer(handler.command, path, query, body)
         except Problem as problem:
             status, answer = problem.status, {"message": problem.message}
+        stat = None
+        if isinstance(answer, Archive):
+            stat, answer = {"size": answer.size}, answer.content
         is_raw = isinstance(answer, bytes)
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         content = b"" if status in {204, 304} else content
@@ -147,13 +169,18 @@ class FakeDocker:
         handler.send_response(status)
         kind = "application/vnd.docker.raw-stream" if is_raw else "application/json"
         handler.send_header("content-type", kind)
+        if stat is not None:
+            text = base64.b64encode(json.dumps(stat).encode()).decode()
+            handler.send_header("x-docker-container-path-stat", text)
         handler.send_header("content-length", str(len(content)))
         handler.end_headers()
-        handler.wfile.write(content)
+        with contextlib.suppress(ConnectionError):  # Whoever asked may have read enough.
+            handler.wfile.write(content)
 
     def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         routes: list[tuple[str, str, Callable[..., tuple[int, Any]]]] = [
             ("GET", r"/info", self._info),
+            ("GET", r"/version", self._version),
             ("GET", r"/containers/json", self._list),
             ("POST", r"/containers/create", self._create),
             ("GET", r"/containers/([^/]+)/json", self._inspect),
@@ -166,11 +193,15 @@ class FakeDocker:
             ("POST", r"/containers/([^/]+)/exec", self._exec),
             ("POST", r"/exec/([^/]+)/start", self._exec_start),
             ("GET", r"/exec/([^/]+)/json", self._exec_inspect),
+            ("GET", r"/containers/([^/]+)/archive", self._read_file),
+            ("PUT", r"/containers/([^/]+)/archive", self._write_files),
             ("POST", r"/commit", self._commit),
             ("POST", r"/images/create", self._pull),
             ("GET", r"/images/json", self._images),
             ("GET", r"/images/(.+)/json", self._image),
             ("DELETE", r"/images/(.+)", self._remove_image),
+            ("POST", r"/volumes/create", self._create_volume),
+            ("GET", r"/volumes/([^/]+)", self._volume),
             ("DELETE", r"/volumes/([^/]+)", self._remove_volume),
             ("GET", r"/events", self._events),
         ]
@@ -179,6 +210,15 @@ class FakeDocker:
             if verb == method and found is not None:
                 return route(*found.groups(), query=query, body=body)
         raise Problem(404, "page not found")
+
+    def _require_version(self, path: str) -> None:
+        asked = re.match(r"^/v(1\.\d+)", path)
+        if asked is not None and _order(asked[1]) < _order(self.least_version):
+            message = (
+                f"client version {asked[1]} is too old. Minimum supported API version is"
+                f" {self.least_version}, please upgrade your client to a newer version"
+            )
+            raise Problem(400, message)
 
     # --- containers ------------------------------------------------------------------------------
 
@@ -233,12 +273,13 @@ class FakeDocker:
             },
             "output": [],
             "files": list(image["files"]),
+            "contents": dict(image["contents"]),
         }  # fmt: skip
         return 201, {"Id": key, "Warnings": []}
 
     def _inspect(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         shown = dict(self._container(key))
-        del shown["output"], shown["files"]
+        del shown["output"], shown["files"], shown["contents"]
         return 200, shown
 
     def _start(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -246,13 +287,6 @@ class FakeDocker:
         if one["State"]["Running"]:
             return 304, {}
         program = (one["Config"]["Cmd"] or ["sh"])[0]
-        if program.startswith("/no/"):
-            message = (
-                "failed to create task for container: failed to create shim task: OCI runtime"
-                f' create failed: runc create failed: unable to start container process: exec: "'
-                f'{program}": stat {program}: no such file or directory: unknown'
-            )
-            raise Problem(400, message)
         bindings = one["HostConfig"].get("PortBindings") or {}
         wished = {port: places[0].get("HostPort") for port, places in bindings.items() if places}
         taken = self._taken_ports()
@@ -276,6 +310,10 @@ class FakeDocker:
                 {"HostIp": "::", "HostPort": host_port},
             ]
         self._tell(one, "start")
+        if program.startswith("/no/"):
+            # Its init program was started; that is what cannot run the renter's.
+            one["output"].append(f"[FATAL tini (7)] exec {program} failed: No such file")
+            self._end(one, 127)
         return 204, {}
 
     def _taken_ports(self) -> set[str]:
@@ -339,6 +377,33 @@ class FakeDocker:
 
     # --- images, volumes, the rest ---------------------------------------------------------------
 
+    def _read_file(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        files, place = self._place(key, query["path"])
+        if place == ".":
+            return 200, Archive(0, _archive(files))
+        if place not in files:
+            raise Problem(404, f"Could not find the file {query['path']} in container {key}")
+        name = place.rpartition("/")[2]
+        return 200, Archive(len(files[place]), _archive({name: files[place]}))
+
+    def _write_files(self, key: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        files, place = self._place(key, query["path"])
+        with tarfile.open(fileobj=io.BytesIO(body)) as tar:
+            for member in tar:
+                file = tar.extractfile(member) if member.isfile() else None
+                if file is not None:
+                    files[f"{place}{member.name}"] = file.read().decode()
+        return 200, {}
+
+    def _place(self, key: str, path: str) -> tuple[dict[str, str], str]:
+        """The files of the volume at *path*, or of the container, and where in them it is."""
+        one = self._container(key)
+        for bind in one["HostConfig"].get("Binds") or []:
+            volume, at = bind.split(":")[:2]
+            if path == at or path.startswith(f"{at}/"):
+                return self.volume_files.setdefault(volume, {}), path[len(at) + 1 :]
+        return one["contents"], path
+
     def _commit(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         one = self._container(query["container"])
         name = f"{query['repo']}:{query['tag']}"
@@ -346,10 +411,14 @@ class FakeDocker:
         for change in [query["changes"]] if "changes" in query else []:
             key, _, value = change.removeprefix("LABEL ").partition("=")
             labels[key] = value
-        self.images[name] = _image(name, labels, one["files"])
+        self.images[name] = _image(name, labels, one["files"], one["contents"])
         return 201, {"Id": self.images[name]["Id"]}
 
     def _pull(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if "fromSrc" in query:
+            name = f"{query['repo']}:{query['tag']}"
+            self.images[name] = _image(name, {}, [], {})
+            return 200, {"status": self.images[name]["Id"]}
         separator = "@" if query["tag"].startswith("sha256:") else ":"
         name = f"{query['fromImage']}{separator}{query['tag']}"
         if name in self.denied:
@@ -357,7 +426,7 @@ class FakeDocker:
             raise Problem(404, f"{said} require 'docker login': denied")
         if name not in self.registry:
             raise Problem(404, f"manifest for {name} not found: manifest unknown")
-        self.images[name] = _image(name, {}, [])
+        self.images[name] = _image(name, {}, [], {})
         return 200, {"status": f"Status: Downloaded newer image for {name}"}
 
     def _images(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -381,15 +450,30 @@ class FakeDocker:
         self.images = {key: one for key, one in self.images.items() if one is not found}
         return 200, [{"Deleted": found["Id"]}]
 
+    def _create_volume(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        options = body.get("DriverOpts") or {}
+        if "size" in options and not self.has_quotas:
+            raise Problem(500, f"create {body['Name']}: quota size requested but no quota support")
+        if body["Name"] not in self.volumes:
+            self.volume_options[body["Name"]] = options
+        self.volumes.add(body["Name"])
+        return 201, {"Name": body["Name"]}
+
+    def _volume(self, name: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        if name not in self.volumes:
+            raise Problem(404, f"get {name}: no such volume")
+        return 200, {"Name": name}
+
     def _remove_volume(self, name: str, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         if name not in self.volumes:
             raise Problem(404, f"get {name}: no such volume")
         self.volumes.remove(name)
+        self.volume_files.pop(name, None)
         return 204, {}
 
     def _events(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
         since, until = int(query["since"]), int(query["until"])
-        shown = [one for one in self.events if since <= one["timeNano"] / 1e9 <= until + 1]
+        shown = [one for one in self.events if since <= one["timeNano"] / 1e9 <= until]
         return 200, b"".join(json.dumps(one).encode() + b"\n" for one in shown)
 
     def _info(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
@@ -399,6 +483,9 @@ class FakeDocker:
             "DriverStatus": [["Backing Filesystem", backing]],
             "Runtimes": {"runc": {}, "nvidia": {}},
         }
+
+    def _version(self, *, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        return 200, {"ApiVersion": "1.52", "MinAPIVersion": self.least_version}
 
     def _container(self, key: str) -> dict[str, Any]:
         for one in self.containers.values():
@@ -430,10 +517,43 @@ class FakeDocker:
         )
 
 
-def _image(name: str, labels: dict[str, str], files: list[str]) -> dict[str, Any]:
+def _image(
+    name: str, labels: dict[str, str], files: list[str], contents: dict[str, str]
+) -> dict[str, Any]:
     key = f"sha256:{secrets.token_hex(32)}"
     digests = [f"{name.partition(':')[0]}@sha256:{'ab' * 32}"]
-    return {"Id": key, "RepoDigests": digests, "Labels": labels, "files": files}
+    return {
+        "Id": key,
+        "RepoDigests": digests,
+        "Labels": labels,
+        "files": files,
+        "contents": contents,
+    }
+
+
+def _body_of(handler: http.server.BaseHTTPRequestHandler) -> bytes:
+    if handler.headers.get("transfer-encoding") != "chunked":
+        return handler.rfile.read(int(handler.headers.get("content-length") or 0))
+    parts = []
+    while size := int(handler.rfile.readline(), 16):
+        parts.append(handler.rfile.read(size))
+        handler.rfile.readline()
+    handler.rfile.readline()
+    return b"".join(parts)
+
+
+def _archive(files: dict[str, str]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return made.getvalue()
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _frame(chunk: bytes) -> bytes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -19,13 +19,15 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils.socket import frames_iter
 from requests.exceptions import RequestException
 
+from adapters.hostagent.runtime import docker_keys
+from adapters.hostagent.runtime.docker_client import DockerConnections
 from adapters.hostagent.runtime.docker_launch import (
     creation,
     host_options,
     jupyter_of,
-    rented_volume,
     volume_of,
 )
+from adapters.hostagent.runtime.docker_volumes import DockerVolumes, keeps_quotas
 from adapters.hostagent.runtime.docker_words import (
     PortTakenError,
     answering,
@@ -44,6 +46,7 @@ from adapters.hostagent.runtime.port import (
     Found,
     LaunchError,
     LaunchSpec,
+    Mount,
     Runtime,
     RuntimeEvent,
     RuntimeFault,
@@ -53,11 +56,6 @@ from adapters.hostagent.runtime.port import (
 from ledger.domain.hardware import ConnectionPort
 
 DEFAULT_SOCKET: Final = "unix:///var/run/docker.sock"
-_API_VERSION: Final = "1.41"
-"""Of Docker 20.10: the first with what is used here, and all later engines still speak it."""
-_TIMEOUT_SECONDS: Final = 30
-_PULL_SECONDS: Final = 1_500
-"""Below the 1,800 s after which the server gives up on a launch."""
 _SOON_SECONDS: Final = 5
 """How long a stop waits beyond its grace before the engine is taken to be stuck."""
 _CONFLICT: Final = 409
@@ -72,10 +70,8 @@ class DockerRuntime(Runtime):
 
     def __init__(self, socket: str = DEFAULT_SOCKET) -> None:
         """Talk to the engine behind *socket*; nothing is asked before it is needed."""
-        self._api = docker.APIClient(
-            base_url=socket, version=_API_VERSION, timeout=_TIMEOUT_SECONDS
-        )
-        self._pull = docker.APIClient(base_url=socket, version=_API_VERSION, timeout=_PULL_SECONDS)
+        self._connections = DockerConnections(socket)
+        self._volumes = DockerVolumes(self._connections)
         self._quota_refused = False
         self._lock = threading.Lock()
         self._asked: set[str] = set()
@@ -83,21 +79,20 @@ class DockerRuntime(Runtime):
 
     def close(self) -> None:
         """Close the connections."""
-        self._api.close()
-        self._pull.close()
+        self._connections.close()
 
     # --- the port --------------------------------------------------------------------------------
 
     def list(self) -> list[Found]:
         """All containers that carry the platform's label, running or not."""
-        with answering():
+        with self._answering():
             rows = self._api.containers(all=True, filters={"label": INSTANCE_LABEL})
             found = [self.inspect(row["Id"]) for row in rows]
         return [one for one in found if one is not None]
 
     def inspect(self, container: str) -> Found | None:
         """One container; null for none, and for one that is not the platform's."""
-        with answering():
+        with self._answering():
             try:
                 return found_of(self._api.inspect_container(container))
             except NotFound:
@@ -109,11 +104,14 @@ class DockerRuntime(Runtime):
         Its first image is what the renter named. On other GPUs, or for a new assignment, it goes on
         from what the container before had become: the whole file system is the instance's disk.
         """
-        with answering():
+        with self._answering():
             before = self._of(spec.instance)
             known = before[-1] if before else None
             if known is not None and known.assignment == spec.assignment:
+                for one in before[:-1]:  # A kill came between the next one and their removal.
+                    self._api.remove_container(one.id, force=True)
                 if not known.is_alive:
+                    self._open(known.id, spec)
                     self._begin(known.id)
                 return self._require(known.id)
             image = self._pulled(spec) if known is None else self._become(known.id, spec)
@@ -132,40 +130,43 @@ class DockerRuntime(Runtime):
 
     def stop(self, container: str, grace_s: float) -> None:
         """Ask the container to end, and kill it after *grace_s*; its file system stays."""
-        with answering(), contextlib.suppress(NotFound):
+        with self._answering(), contextlib.suppress(NotFound):
             if grace_s > 0:
                 self._api.stop(container, timeout=int(grace_s))
                 return
             try:
                 self._api.kill(container, "SIGKILL")
-            except APIError as error:
-                if error.status_code != _CONFLICT:
+            except APIError:
+                # Engines say in different ways that it is not running; what is so is looked at.
+                found = self.inspect(container)
+                if found is not None and found.is_alive:
                     raise
                 return
             self._api.wait(container, timeout=_SOON_SECONDS)
 
     def remove(self, container: str) -> None:
         """Kill the container and delete it, its volumes and the images it became."""
-        with answering(), contextlib.suppress(NotFound):
+        with self._answering(), contextlib.suppress(NotFound):
             found = self.inspect(container)
             self._api.remove_container(container, v=True, force=True)
             if found is None:
                 return
-            with contextlib.suppress(NotFound):
-                self._api.remove_volume(volume_of(found.instance), force=True)
+            self._volumes.remove(volume_of(found.instance))
             for image in self._api.images(filters={"label": f"{INSTANCE_LABEL}={found.instance}"}):
                 with contextlib.suppress(NotFound):
                     self._api.remove_image(image["Id"], force=True)
 
     def events(self, since: float) -> Sequence[RuntimeEvent]:
         """What the engine remembers of the platform's containers from *since* up to now."""
-        filters = {"type": "container", "label": INSTANCE_LABEL}
-        found = []
-        with answering():
-            until = int(since) + 1
-            until = max(until, int(datetime.now().astimezone().timestamp()))
+        found: list[RuntimeEvent] = []
+        until = int(time.time()) + 1
+        if since >= until:
+            return found  # The engine would wait until then.
+        with self._answering():
+            # To the end of the present second, for which an engine may wait: no fraction of one is
+            # understood by all. Nor is a filter by label, so labels are looked at here.
             for one in self._api.events(
-                since=int(since), until=until, filters=filters, decode=True
+                since=int(since), until=until, filters={"type": "container"}, decode=True
             ):
                 kind = kind_of(one.get("Action", ""))
                 label = one.get("Actor", {}).get("Attributes", {}).get(INSTANCE_LABEL, "")
@@ -224,13 +225,22 @@ class DockerRuntime(Runtime):
             uuid.encode() in output for uuid in found.gpu_uuids
         )
 
+    def set_keys(self, container: str, keys: Sequence[str]) -> bool:
+        """Write the file that sshd reads at every login."""
+        with self._answering(), contextlib.suppress(NotFound):
+            try:
+                return docker_keys.install(self._api, container, keys)
+            except docker_keys.KeysError as error:
+                raise LaunchError("bad_configuration", str(error)) from error
+        return False
+
     def logs(self, container: str, tail: int | None) -> bytes:
         """The last lines of its output."""
         if tail is not None and tail <= 0:
             return b""
         kept: deque[bytes] = deque()
         size = 0
-        with answering():
+        with self._answering():
             try:
                 for chunk in self._api.logs(
                     container, tail="all" if tail is None else tail, stream=True, follow=False
@@ -246,7 +256,7 @@ class DockerRuntime(Runtime):
 
     def connection(self, container: str) -> Connection:
         """Where the engine published its ports, and the digest of its image."""
-        with answering():
+        with self._answering():
             try:
                 shown = self._api.inspect_container(container)
             except NotFound:
@@ -265,11 +275,16 @@ class DockerRuntime(Runtime):
             ]
         return Connection(ports=ports, digest=digest, jupyter=jupyter_of(shown))
 
+    def make_copy(self, mount: Mount) -> None:
+        """Through a container that never runs; see `docker_volumes`."""
+        with self._answering():
+            self._volumes.make_rented(mount)
+
     def remove_volume(self, volume: int) -> None:
         """Delete a rented volume with everything in it."""
-        with answering(), contextlib.suppress(NotFound):
+        with self._answering():
             try:
-                self._api.remove_volume(rented_volume(volume), force=True)
+                self._volumes.remove_rented(volume)
             except APIError as error:
                 if error.status_code != _CONFLICT:
                     raise
@@ -279,7 +294,7 @@ class DockerRuntime(Runtime):
     def faults(self) -> Sequence[RuntimeFault]:
         """What the engine cannot do on this machine."""
         try:
-            with answering():
+            with self._answering():
                 info = self._api.info()
         except RuntimeUnavailableError as error:
             way_out = "start the engine, and let the agent open its socket"
@@ -288,13 +303,27 @@ class DockerRuntime(Runtime):
         if "nvidia" not in info.get("Runtimes", {}):
             way_out = "install nvidia-container-toolkit and run `nvidia-ctk runtime configure`"
             found.append(RuntimeFault("the engine has no runtime for NVIDIA GPUs", way_out))
-        backing = dict(info.get("DriverStatus") or [])
-        if info.get("Driver") != "overlay2" or backing.get("Backing Filesystem") != "xfs":
+        if not keeps_quotas(info):
             way_out = "put /var/lib/docker on XFS mounted with pquota"
             found.append(RuntimeFault("the size of an instance's disk is not enforced", way_out))
         return found
 
     # --- the engine ------------------------------------------------------------------------------
+
+    @property
+    def _api(self) -> docker.APIClient:
+        return self._connections.api
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """As `answering`; an engine that was replaced by a newer one is asked what it speaks."""
+        try:
+            with answering():
+                yield
+        except RuntimeUnavailableError as error:
+            if "version" in str(error) and "too old" in str(error):
+                self._connections.close()
+            raise
 
     def _of(self, instance: int) -> Sequence[Found]:
         """Its containers, the latest assignment last; more than one after a kill in between."""
@@ -330,7 +359,7 @@ class DockerRuntime(Runtime):
             return name
         login = None if spec.login is None else spec.login._asdict()
         try:
-            for line in self._pull.pull(
+            for line in self._connections.pull.pull(
                 repository, tag=digest or tag, stream=True, decode=True, auth_config=login
             ):
                 if "error" in line:
@@ -348,6 +377,9 @@ class DockerRuntime(Runtime):
         return f"{repository}:{tag}"
 
     def _create(self, spec: LaunchSpec, image: str, *, as_wished: bool = True) -> str:
+        self._volumes.make(volume_of(spec.instance), spec.disk_bytes)
+        for mount in spec.mounts:
+            self._volumes.make_rented(mount)
         with_quota = bool(spec.disk_bytes) and not self._quota_refused
         options = host_options(spec, with_quota=with_quota, as_wished=as_wished)
         try:
@@ -360,7 +392,13 @@ class DockerRuntime(Runtime):
             # The file system has no quotas; `faults` says so, and the instance runs without.
             self._quota_refused = True
             return self._create(spec, image, as_wished=as_wished)
+        self._open(str(created["Id"]), spec)
         return str(created["Id"])
+
+    def _open(self, container: str, spec: LaunchSpec) -> None:
+        """Before it starts: nobody whose key was detached meanwhile is let in for a moment."""
+        if spec.has_ssh:
+            self.set_keys(container, spec.ssh_keys)
 
     def _digest(self, image: str) -> str | None:
         with contextlib.suppress(DockerException):

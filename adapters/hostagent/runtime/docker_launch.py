@@ -38,10 +38,8 @@ lacks() {
 }
 onstart=$1
 shift
-if [ -n "${GPULEDGER_SSH_KEYS+set}" ]; then
+if [ -n "${GPULEDGER_SSH+set}" ]; then
     mkdir -p /root/.ssh /run/sshd && chmod 700 /root/.ssh
-    printf '%s\\n' "$GPULEDGER_SSH_KEYS" > /root/.ssh/authorized_keys
-    chmod 600 /root/.ssh/authorized_keys
     if ! command -v sshd >/dev/null; then
         say "the image has no sshd: installing one"
         { apt-get update && apt-get install -y --no-install-recommends openssh-server \\
@@ -159,7 +157,7 @@ def _program(spec: LaunchSpec) -> tuple[list[str] | None, list[str] | None]:
 def _ways_in(spec: LaunchSpec) -> dict[str, str]:
     found = {}
     if spec.has_ssh:
-        found["GPULEDGER_SSH_KEYS"] = "\n".join(spec.ssh_keys)
+        found["GPULEDGER_SSH"] = "1"
     if spec.jupyter is not None:
         found["GPULEDGER_JUPYTER"] = spec.jupyter
         # The server reads it from there, so it is on no command line.

@@ -31,6 +31,10 @@ _STATES: Final[dict[str, ContainerState]] = {
 }
 
 
+_INITS: Final = ("docker-init", "container-init", "catatonit")
+_MISTAKES: Final = ("invalid", "bad parameter", "unable to find user", "unable to find group")
+
+
 class PortTakenError(LaunchError):
     """A port of the host that was wished belongs to somebody else."""
 
@@ -74,9 +78,9 @@ def kind_of(action: str) -> Literal["start", "exit", "remove"] | None:
     match action:
         case "start" | "restart" | "unpause":
             return "start"
-        case "die" | "oom" | "kill":
+        case "die" | "died" | "oom" | "kill":
             return "exit"
-        case "destroy":
+        case "destroy" | "remove":
             return "remove"
         case _:
             return None
@@ -108,25 +112,24 @@ def is_port_taken(error: APIError) -> bool:
 def start_reason(error: APIError) -> str:
     """The code of a creation or a start that failed."""
     text = said(error).lower()
+    if any(name in text for name in _INITS):
+        return "runtime_failed"  # The engine's own program is missing, not the renter's.
     if "executable file not found" in text or "no such file or directory" in text:
         return "bad_command"
     if "could not select device driver" in text or "nvidia" in text:
         return "gpu_unavailable"
-    if "invalid" in text or "bad parameter" in text:
+    if any(words in text for words in _MISTAKES):
         return "bad_configuration"
     return "runtime_failed"
 
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """Tell an engine that does not answer apart from one that says no."""
+    """Whatever an engine does not answer, or refuses unforeseen, is one error: nothing is known."""
     try:
         yield
-    except RequestException as error:
-        raise RuntimeUnavailableError(str(error)) from error
     except APIError as error:
-        if error.is_server_error():
-            raise RuntimeUnavailableError(said(error)) from error
-        raise
-    except DockerException as error:
+        # First, because the client's own class of refusals is also one of failed requests.
+        raise RuntimeUnavailableError(said(error)) from error
+    except (DockerException, RequestException) as error:
         raise RuntimeUnavailableError(str(error)) from error

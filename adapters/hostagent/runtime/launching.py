@@ -29,7 +29,6 @@ def spec_of(wanted: DesiredInstance, volumes: Sequence[DesiredVolume] = ()) -> L
             `volume_unavailable`, it has a volume that cannot be made here.
     """
     launch: Mapping[str, Any] = wanted.spec or {}
-    _require_volumes(wanted, volumes)
     try:
         ways = _ways(launch)
         onstart = _text(launch.get("onstart"), "onstart")
@@ -53,26 +52,34 @@ def spec_of(wanted: DesiredInstance, volumes: Sequence[DesiredVolume] = ()) -> L
             jupyter=_jupyter(launch, ways),
             jupyter_dir=_text(launch.get("jupyter_dir"), "jupyter_dir"),
             ports=tuple(_port(one) for one in launch.get("ports") or ()),
-            mounts=tuple(Mount(one.volume, one.mount_path) for one in wanted.volumes),
+            mounts=_mounts(wanted, volumes),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"the launch of instance {wanted.instance} cannot be run: {error}"
         raise LaunchError("bad_configuration", message) from None
 
 
-def _require_volumes(wanted: DesiredInstance, volumes: Sequence[DesiredVolume]) -> None:
+def mount_of(volume: DesiredVolume, volumes: Sequence[DesiredVolume], path: str = "") -> Mount:
+    """A volume in the runtime's terms; *volumes* are those of the machine."""
+    source = None
+    if volume.cloned_from is not None:
+        source = Mount(volume.cloned_from, "", state="elsewhere")
+        for one in volumes:
+            if one.volume == volume.cloned_from:
+                source = mount_of(one, volumes)
+    return Mount(volume.volume, path, volume.disk_bytes, source, volume.want)
+
+
+def _mounts(wanted: DesiredInstance, volumes: Sequence[DesiredVolume]) -> tuple[Mount, ...]:
     known = {one.volume: one for one in volumes}
+    found = []
     for mount in wanted.volumes:
-        found = known.get(mount.volume)
-        if found is None:
+        volume = known.get(mount.volume)
+        if volume is None:
             message = f"volume {mount.volume} is not on this machine"
             raise LaunchError("volume_unavailable", message)
-        if found.cloned_from is not None:
-            message = (
-                f"volume {mount.volume} is to begin as a copy of volume {found.cloned_from}, and"
-                " this host copies no volumes: rent with an empty one and copy the files yourself"
-            )
-            raise LaunchError("volume_unavailable", message)
+        found.append(mount_of(volume, volumes, mount.mount_path))
+    return tuple(found)
 
 
 def _ways(launch: Mapping[str, Any]) -> frozenset[str]:

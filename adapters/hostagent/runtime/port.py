@@ -46,6 +46,12 @@ class Mount(NamedTuple):
 
     volume: int
     path: str
+    size: int = 0
+    """Bytes that it may hold; 0 for no bound."""
+    copy_of: Mount | None = None
+    """The volume with whose contents it begins, which may be a copy itself."""
+    state: Literal["kept", "gone", "elsewhere"] = "kept"
+    """On this machine, about to be removed from it, or not known here."""
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +200,17 @@ class Runtime(ABC):
         """True when its GPUs can be seen from inside; asked for at most `PROBE_SECONDS`."""
 
     @abstractmethod
+    def set_keys(self, container: str, keys: Sequence[str]) -> bool:
+        """Let exactly these ssh keys in, besides what the renter put inside; true when changed.
+
+        Unknown is success. Asked only of instances that are got into by ssh.
+
+        Raises:
+            LaunchError: What is inside does not allow it.
+            RuntimeUnavailableError: Nobody answered.
+        """
+
+    @abstractmethod
     def logs(self, container: str, tail: int | None) -> bytes:
         """The last *tail* lines of its output, or all; empty when there is none.
 
@@ -203,6 +220,18 @@ class Runtime(ABC):
     @abstractmethod
     def connection(self, container: str) -> Connection:
         """Where its ports are published."""
+
+    @abstractmethod
+    def make_copy(self, mount: Mount) -> None:
+        """Let a volume begin as a copy of another; one that is whole is left alone.
+
+        The files as they are when they are read; a copy that was broken off is begun anew, and an
+        instance gets it only when it is whole.
+
+        Raises:
+            LaunchError: `volume_unavailable`, the other is not on this machine.
+            RuntimeUnavailableError: Nobody answered.
+        """
 
     @abstractmethod
     def remove_volume(self, volume: int) -> None:

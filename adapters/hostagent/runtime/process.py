@@ -17,17 +17,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from adapters.hostagent.runtime.bridge import ADDRESSES, Bridge
+from adapters.hostagent.runtime.firewall import FirewallError
 from adapters.hostagent.runtime.port import (
     LOG_BYTES,
     Connection,
     Found,
     LaunchError,
     LaunchSpec,
+    Mount,
     Runtime,
     RuntimeEvent,
     RuntimeFault,
@@ -57,7 +62,7 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NAME: Final = re.compile(r"[0-9]{1,19}")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-Network = Literal["own", "host"]
+Network = Literal["own", "bridge", "host"]
 User = Literal["own", "agent"]
 
 
@@ -66,17 +71,30 @@ class ProcessRuntime(Runtime):
 
     name = "process"
 
-    def __init__(self, root: Path, *, network: Network = "own", user: User = "own") -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        network: Network = "own",
+        user: User = "own",
+        addresses: IPv4Network | None = None,
+    ) -> None:
         """Keep instances under *root*.
 
         Args:
             root: A folder that instances may pass through: no parent may be closed to others.
             network: `own`: an instance has a network of its own and reaches nobody, so its bytes
-                can be counted. `host`: it shares the host's, and its bytes cannot.
+                can be counted. `bridge`: one of its own that reaches the world through the host's
+                address, and ports of the host that lead there. `host`: it shares the host's, and
+                its bytes cannot be counted.
             user: `own`: each instance runs under a number of its own, where the agent is root.
                 `agent`: all run as the agent's user, and could touch its files.
+            addresses: What `bridge` gives addresses out of; null: the usual ones.
         """
         self.root = root
+        self._ways = threading.Lock()
+        """Of two that start at once, each must know what the other was given."""
+        self._bridge = Bridge(addresses or ADDRESSES) if network == "bridge" else None
         self._network = network
         self._user = user
 
@@ -84,6 +102,10 @@ class ProcessRuntime(Runtime):
 
     def list(self) -> list[Found]:
         """Every instance that has a folder here."""
+        if self._bridge is not None:
+            with self._ways, contextlib.suppress(FirewallError):
+                # A start tells of it; meanwhile what runs goes on without the world.
+                self._bridge.keep(self._metas(), is_due=False)
         found = [self._found(folder) for folder in self._folders()]
         return sorted(found, key=lambda one: one.instance)
 
@@ -117,15 +139,21 @@ class ProcessRuntime(Runtime):
                 os.chown(disk, uid, uid)
         for name in ("run.json", "exit.json"):
             (folder / name).unlink(missing_ok=True)
-        write(
-            folder / "meta.json",
-            {
-                "instance": spec.instance,
-                "assignment": spec.assignment,
-                "gpu_uuids": list(spec.gpu_uuids),
-                "ports": [[one.container_port, one.protocol] for one in spec.ports],
-            },
-        )
+        meta = {
+            "instance": spec.instance,
+            "assignment": spec.assignment,
+            "gpu_uuids": list(spec.gpu_uuids),
+            "ports": [[one.container_port, one.protocol, one.container_port] for one in spec.ports],
+        }
+        link = None
+        with self._ways:
+            if self._bridge is not None:
+                others = [one for one in self._metas() if one["instance"] != spec.instance]
+                had = read(folder / "meta.json") or {}
+                meta |= self._bridge.place(had, spec.ports, others)
+                link = self._bridge.orders(meta, folder)
+            write(folder / "meta.json", meta)
+        self._open_ways()
         orders = {
             "folder": str(folder),
             "disk": str(disk),
@@ -133,6 +161,7 @@ class ProcessRuntime(Runtime):
             "env": _environment(spec, disk),
             "uid": uid,
             "network": self._network,
+            "link": link,
         }
         self._launch(folder, orders)
         return self._found(folder)
@@ -161,6 +190,8 @@ class ProcessRuntime(Runtime):
         self.stop(container, 0)
         # A half deleted folder is no instance any more: `list` wants the file that goes first.
         (folder / "meta.json").unlink(missing_ok=True)
+        with contextlib.suppress(LaunchError):
+            self._open_ways()  # What is left of its ports goes with the next list.
         shutil.rmtree(folder, ignore_errors=True)
 
     def events(self, since: float) -> Sequence[RuntimeEvent]:
@@ -186,6 +217,11 @@ class ProcessRuntime(Runtime):
             return True
         return Path(f"/proc/{found.pid}/root/dev/nvidiactl").exists()
 
+    def set_keys(self, container: str, keys: Sequence[str]) -> bool:
+        """There is no way in by ssh: a launch that wants one is refused."""
+        del container, keys
+        return False
+
     def logs(self, container: str, tail: int | None) -> bytes:
         """The last lines of its output."""
         folder = self._folder(container)
@@ -197,7 +233,7 @@ class ProcessRuntime(Runtime):
         return last_lines(text, tail)
 
     def connection(self, container: str) -> Connection:
-        """The ports that it was to have, on the host's network; in one of its own there are none.
+        """The ports of the host that lead to it, or are its own; alone in a network it has none.
 
         Whether the instance listens there is its own affair.
         """
@@ -206,10 +242,13 @@ class ProcessRuntime(Runtime):
         ports = [] if meta is None else meta.get("ports", [])
         return Connection(
             ports=[
-                ConnectionPort(container_port=number, host_port=number, protocol=protocol)
-                for number, protocol in ports
+                ConnectionPort(container_port=number, host_port=host, protocol=protocol)
+                for number, protocol, host in ports
             ]
         )
+
+    def make_copy(self, mount: Mount) -> None:
+        """There are no volumes here."""
 
     def remove_volume(self, volume: int) -> None:
         """There are none: a launch with a volume is refused."""
@@ -228,13 +267,15 @@ class ProcessRuntime(Runtime):
                     "run the agent as root",
                 )
             )
-        elif self._network == "own" and not _can_unshare():
+        elif self._network != "host" and not _can_unshare():
             found.append(
                 RuntimeFault(
                     "the kernel gives no network namespace: bytes of instances are not counted",
                     "allow CLONE_NEWNET to the agent, or use Docker",
                 )
             )
+        if self._bridge is not None:
+            found += self._bridge.faults()
         found.append(
             RuntimeFault(
                 "the size of an instance's disk is not enforced",
@@ -259,7 +300,8 @@ class ProcessRuntime(Runtime):
             ("ports that are reached from outside", bool(spec.ports) and self._network == "own"),
             (
                 "other number for a port outside than inside",
-                any(one.host_port not in {None, one.container_port} for one in spec.ports),
+                self._network == "host"
+                and any(one.host_port not in {None, one.container_port} for one in spec.ports),
             ),
         ]
         missing = [what for what, is_wished in lacks if is_wished]
@@ -269,6 +311,21 @@ class ProcessRuntime(Runtime):
                 " leave it out, or rent a machine that runs containers"
             )
             raise LaunchError("bad_configuration", message)
+
+    def _open_ways(self) -> None:
+        """Let instances reach the world and be reached, as far as they have a link.
+
+        Raises:
+            LaunchError: `runtime_failed`, the rules could not be put in place.
+        """
+        if self._bridge is None:
+            return
+        try:
+            with self._ways:
+                self._bridge.keep(self._metas())
+        except FirewallError as error:
+            message = f"instances of this host have no way out: {error}"
+            raise LaunchError("runtime_failed", message) from error
 
     # --- the folder ------------------------------------------------------------------------------
 
@@ -280,6 +337,11 @@ class ProcessRuntime(Runtime):
             for folder in self.root.iterdir()
             if _NAME.fullmatch(folder.name) and (folder / "meta.json").exists()
         ]
+
+    def _metas(self) -> Sequence[dict[str, Any]]:
+        """What is written of all instances."""
+        found = [read(folder / "meta.json") for folder in self._folders()]
+        return [one for one in found if one is not None]
 
     def _folder(self, container: str) -> Path | None:
         return self.root / container if _NAME.fullmatch(container) else None
@@ -311,22 +373,25 @@ class ProcessRuntime(Runtime):
             [sys.executable, "-I", "-S", str(_SHIM)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             start_new_session=True,
             cwd="/",
             env={"PATH": _PATH},
         )
         assert shim.stdin is not None
+        assert shim.stderr is not None
         with contextlib.suppress(BrokenPipeError), shim.stdin as orders_in:
             orders_in.write(json.dumps(orders).encode())
         deadline = time.monotonic() + _START_SECONDS
         while (run := read(folder / "run.json")) is None:
             if shim.poll() is not None or time.monotonic() > deadline:
                 shim.kill()
-                shim.wait()
-                message = f"instance {folder.name} could not be started"
+                _, said = shim.communicate()
+                why = said.decode(errors="replace").splitlines()[-1:]
+                message = f"instance {folder.name} could not be started: {''.join(why)[:200]}"
                 raise LaunchError("runtime_failed", message)
             time.sleep(_POLL_SECONDS)
+        shim.stderr.close()
         reap_later(shim)
         if run["error"]:
             raise LaunchError("bad_command", run["error"])

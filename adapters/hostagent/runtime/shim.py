@@ -10,6 +10,7 @@ by the kernel the end of everything in it; and the renter's command.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -19,13 +20,15 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 _NEWNS, _NEWPID, _NEWNET, _NEWIPC = 0x00020000, 0x20000000, 0x40000000, 0x08000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
+_MS_BIND, _MS_RDONLY, _MS_REMOUNT = 0x1000, 0x1, 0x20
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _OUTPUT_BYTES = 8 * 2**20
@@ -33,6 +36,7 @@ _CHUNK = 65_536
 _SIGNALLED = 128
 _IS_USER = b"U"
 _CANNOT_RUN = 127
+_IP_SECONDS = 20
 BUSY = 75
 """Exit code when another shim of this instance lives."""
 
@@ -51,6 +55,8 @@ def main() -> int:
     for name in ("run.json", "exit.json"):
         (folder / name).unlink(missing_ok=True)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # Before there is a process namespace: `ip` is none of the instance's processes.
+    network = _linked(orders["link"]) if orders["network"] == "bridge" else None
     output_read, output_write = os.pipe2(os.O_CLOEXEC)
     told_read, told_write = os.pipe2(os.O_CLOEXEC)
     isolation = ["pid"] if _unshared(_NEWPID) else []
@@ -58,7 +64,10 @@ def main() -> int:
     if pid == 0:
         os.close(output_read)
         os.close(told_read)
-        _init(orders, isolation, output_write, told_write)
+        _init(orders, isolation, output_write, told_write, network)
+    if network is not None:
+        # Only the instance's processes hold it now: it ends with the last of them.
+        os.close(network)
     os.close(output_write)
     os.close(told_write)
     told = _told(told_read)
@@ -85,10 +94,17 @@ def main() -> int:
 # --- the first process of the instance ------------------------------------------------------------
 
 
-def _init(orders: dict[str, Any], isolation: list[str], output: int, told: int) -> None:
+def _init(
+    orders: dict[str, Any], isolation: list[str], output: int, told: int, network: int | None
+) -> None:
     """Prepare the namespaces, start the command, and end with it; never returns."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if orders["network"] == "own" and _unshared(_NEWNET):
+    if network is not None:
+        if _libc.setns(network, _NEWNET) != 0:
+            os._exit(_CANNOT_RUN)
+        os.close(network)
+        isolation.append("net")
+    elif orders["network"] == "own" and _unshared(_NEWNET):
         isolation.append("net")
         _loopback_up()
     if _unshared(_NEWIPC):
@@ -96,6 +112,8 @@ def _init(orders: dict[str, Any], isolation: list[str], output: int, told: int) 
     if "pid" in isolation and _unshared(_NEWNS):
         isolation.append("mount")
         _own_proc()
+        if network is not None:
+            _own_name_servers(orders["link"]["resolv"])
     failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
     command = os.fork()
     if command == 0:
@@ -166,6 +184,92 @@ def _own_proc() -> None:
     """Show the instance its own processes only."""
     if _libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) == 0:
         _libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
+
+
+def _own_name_servers(path: str) -> None:
+    """Those of the host may listen on its loopback only; where it has no such file, neither."""
+    target = os.path.realpath("/etc/resolv.conf").encode()
+    if _libc.mount(path.encode(), target, None, _MS_BIND, None) == 0:
+        _libc.mount(None, target, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY, None)
+
+
+def _linked(link: dict[str, Any]) -> int:
+    """A network namespace with a link to this one, ready for use; returns its descriptor.
+
+    Nothing but the descriptor holds it: when it and the processes inside are gone, the kernel
+    removes the link, whoever was killed and how.
+    """
+    here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    if not _unshared(_NEWNET):
+        _fail("the kernel gives no network namespace")
+    inside = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    _loopback_up()
+    for name, value in (
+        # Neighbour discovery would be counted as the renter's bytes, before they do anything.
+        ("ipv6/conf/all/disable_ipv6", "1"),
+        ("ipv6/conf/default/disable_ipv6", "1"),
+        # As root would: the renter has the namespace for themselves.
+        ("ipv4/ip_unprivileged_port_start", "0"),
+        ("ipv4/ping_group_range", "0 2147483647"),
+    ):
+        try:
+            Path(f"/proc/sys/net/{name}").write_text(value)
+        except OSError:
+            continue
+    if _libc.setns(here, _NEWNET) != 0:
+        _fail("the host's network cannot be entered again")
+    os.close(here)
+    name, prefix = link["name"], link["prefix"]
+    with contextlib.suppress(RuntimeError):
+        # What an instance of the same slot had goes away by itself, and maybe not yet.
+        _ip([f"link delete {name}"])
+    try:
+        _ip([f"link add {name} type veth peer name eth0 netns /proc/self/fd/{inside}"], inside)
+        with contextlib.suppress(RuntimeError):
+            # The host's end asks for neighbours too; a kernel without IPv6 has no such word.
+            _ip([f"link set {name} addrgenmode none"])
+        _ip([f"address add {link['host']}/{prefix} dev {name}", f"link set {name} up"])
+        lines = [
+            f"address add {link['guest']}/{prefix} dev eth0",
+            "link set eth0 up",
+            f"route add default via {link['host']}",
+        ]
+        _ip(lines, inside, is_inside=True)
+    except RuntimeError as error:
+        _fail(str(error))
+    return inside
+
+
+def _ip(lines: list[str], network: int | None = None, *, is_inside: bool = False) -> None:
+    """Carry out lines of iproute2, here or in the namespace behind *network*."""
+
+    def enter() -> None:
+        if is_inside and _libc.setns(network, _NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+
+    try:
+        done = subprocess.run(
+            ["ip", "-batch", "-"],  # noqa: S607 - wherever the system has it
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_IP_SECONDS,
+            pass_fds=[] if network is None else [network],
+            preexec_fn=enter if is_inside else None,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        message = f"ip: {error}"
+        raise RuntimeError(message) from error
+    if done.returncode != 0:
+        message = f"ip: {' '.join(done.stderr.split())}"
+        raise RuntimeError(message)
+
+
+def _fail(message: str) -> NoReturn:
+    """End before anything of the instance runs; whoever started this one reads why."""
+    sys.stderr.write(f"{message}\n")
+    sys.exit(1)
 
 
 def _loopback_up() -> None:

@@ -13,6 +13,7 @@ from adapters.hostagent.runtime.port import (
     Found,
     LaunchError,
     LaunchSpec,
+    Mount,
     PortWish,
     Runtime,
     RuntimeEvent,
@@ -42,7 +43,11 @@ class RuntimeTwin(Runtime):
         self.started: list[tuple[int, int]] = []
         self.stopped: list[tuple[int, float]] = []
         self.removed: list[int] = []
+        self.keys: dict[str, tuple[str, ...]] = {}
+        """Container → the ssh keys that were let in."""
         self.removed_volumes: list[int] = []
+        self.volume_steps: list[tuple[str, int]] = []
+        """Copies and removals of volumes, in order."""
         self.is_away = False
         """Nobody answers."""
         self.refuses: dict[int, str] = {}
@@ -149,6 +154,13 @@ class RuntimeTwin(Runtime):
         one = self.inspect(container)
         return one is not None and one.is_alive and one.instance not in self.fails_probe
 
+    def set_keys(self, container: str, keys: Sequence[str]) -> bool:
+        """Note them."""
+        self._require()
+        is_new = self.keys.get(container) != tuple(keys)
+        self.keys[container] = tuple(keys)
+        return is_new
+
     def logs(self, container: str, tail: int | None) -> bytes:
         """One line for each start."""
         lines = [
@@ -173,10 +185,16 @@ class RuntimeTwin(Runtime):
             ]
         )
 
+    def make_copy(self, mount: Mount) -> None:
+        """Note it."""
+        self._require()
+        self.volume_steps.append(("copy", mount.volume))
+
     def remove_volume(self, volume: int) -> None:
         """Note it."""
         self._require()
         self.removed_volumes.append(volume)
+        self.volume_steps.append(("remove", volume))
 
     def faults(self) -> Sequence[RuntimeFault]:
         """Nothing is missing here."""

@@ -29,11 +29,7 @@ def launch_changes(fact: e.LaunchFact, position: int) -> Iterator[Change]:
                 " changed_at = EXCLUDED.changed_at",
                 (fact.instance_id, fact.image_digest, fact.changed_at),
             )
-            yield Change(
-                "UPDATE machines SET desired_version = %s"
-                " WHERE machine_id = (SELECT machine_id FROM instances WHERE instance_id = %s)",
-                (position, fact.instance_id),
-            )
+            yield _desired(fact.instance_id, position)
         case e.ConnectionPublished():
             yield Change(
                 "INSERT INTO connections VALUES (%s, %s, %s::jsonb, %s, %s, %s, %s)"
@@ -70,7 +66,6 @@ def ended_with(instance_id: int, at: int) -> Iterator[Change]:
 
 def configuration_changes(fact: e.ConfigurationFact, position: int) -> Iterator[Change]:
     """What an account keeps for its launches."""
-    del position
     match fact:
         case e.TemplateCreated():
             yield Change(
@@ -138,7 +133,7 @@ def configuration_changes(fact: e.ConfigurationFact, position: int) -> Iterator[
                 (fact.account_id, fact.secure_only, fact.set_at),
             )
         case _:
-            yield from _ssh_key_changes(fact)
+            yield from _ssh_key_changes(fact, position)
 
 
 _SshKeyFact = (
@@ -146,7 +141,7 @@ _SshKeyFact = (
 )
 
 
-def _ssh_key_changes(fact: _SshKeyFact) -> Iterator[Change]:
+def _ssh_key_changes(fact: _SshKeyFact, position: int) -> Iterator[Change]:
     match fact:
         case e.SshKeyAdded():
             yield Change(
@@ -159,7 +154,9 @@ def _ssh_key_changes(fact: _SshKeyFact) -> Iterator[Change]:
                 "UPDATE ssh_keys SET key_hash = %s WHERE ssh_key_id = %s",
                 (fact.key_hash, fact.ssh_key_id),
             )
+            yield _opened_by(fact.ssh_key_id, position)
         case e.SshKeyRemoved():
+            yield _opened_by(fact.ssh_key_id, position)
             yield Change("DELETE FROM ssh_keys WHERE ssh_key_id = %s", (fact.ssh_key_id,))
             yield Change("DELETE FROM instance_ssh_keys WHERE ssh_key_id = %s", (fact.ssh_key_id,))
         case e.SshKeyAttached():
@@ -167,11 +164,32 @@ def _ssh_key_changes(fact: _SshKeyFact) -> Iterator[Change]:
                 "INSERT INTO instance_ssh_keys VALUES (%s, %s, %s)",
                 (fact.instance_id, fact.ssh_key_id, fact.attached_at),
             )
+            yield _desired(fact.instance_id, position)
         case e.SshKeyDetached():
             yield Change(
                 "DELETE FROM instance_ssh_keys WHERE instance_id = %s AND ssh_key_id = %s",
                 (fact.instance_id, fact.ssh_key_id),
             )
+            yield _desired(fact.instance_id, position)
+
+
+def _desired(instance_id: int, position: int) -> Change:
+    """What is wanted of an instance's machine is news to it."""
+    return Change(
+        "UPDATE machines SET desired_version = %s"
+        " WHERE machine_id = (SELECT machine_id FROM instances WHERE instance_id = %s)",
+        (position, instance_id),
+    )
+
+
+def _opened_by(ssh_key_id: int, position: int) -> Change:
+    """A key changed: news to every machine with an instance that it opens."""
+    return Change(
+        "UPDATE machines SET desired_version = %s WHERE machine_id IN"
+        " (SELECT i.machine_id FROM instances i JOIN instance_ssh_keys k USING (instance_id)"
+        " WHERE k.ssh_key_id = %s)",
+        (position, ssh_key_id),
+    )
 
 
 def access_changes(fact: e.AccessFact, position: int) -> Iterator[Change]:

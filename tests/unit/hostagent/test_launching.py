@@ -90,18 +90,25 @@ def test_login_user_and_names_are_handed_over() -> None:
 def test_a_volume_of_the_machine_is_mounted() -> None:
     """The mount names volume and path."""
     known = DesiredVolume(volume=3, want="kept", disk_bytes=1)
-    assert read([known]).mounts == (Mount(3, "/data"),)
+    assert read([known]).mounts == (Mount(3, "/data", 1),)
 
 
-@pytest.mark.parametrize("cloned_from", [None, 2])
-def test_a_volume_that_cannot_be_had_stops_the_launch(cloned_from: int | None) -> None:
-    """One that is not here, or is to begin as a copy, is the host's failure and not passed over."""
-    known = [] if cloned_from is None else [
-        DesiredVolume(volume=3, want="kept", disk_bytes=1, cloned_from=cloned_from)
-    ]  # fmt: skip
+def test_a_volume_that_cannot_be_had_stops_the_launch() -> None:
+    """One that is not here is the host's failure and not passed over."""
     with pytest.raises(LaunchError) as refused:
-        read(known)
+        read([])
     assert refused.value.reason == "volume_unavailable"
+
+
+def test_a_copy_knows_what_it_begins_with() -> None:
+    """A copy of a copy names all before it, and says of each whether it is on this machine."""
+    first = DesiredVolume(volume=1, want="gone", disk_bytes=10)
+    second = DesiredVolume(volume=2, want="kept", disk_bytes=20, cloned_from=1)
+    third = DesiredVolume(volume=3, want="kept", disk_bytes=30, cloned_from=2)
+    one = Mount(1, "", 10, None, "gone")
+    two = Mount(2, "", 20, one)
+    assert read([third, first, second]).mounts == (Mount(3, "/data", 30, two),)
+    assert read([third]).mounts == (Mount(3, "/data", 30, Mount(2, "", state="elsewhere")),)
 
 
 @pytest.mark.parametrize(

@@ -271,3 +271,22 @@ def test_a_volume_that_is_gone_is_removed_once(
         volumes.take(wanted)
         patience(lambda: not volumes.is_busy)
     assert twin.removed_volumes == [3]
+
+
+def test_copies_come_before_removals(
+    twin: RuntimeTwin, patience: Callable[[Callable[[], object]], None]
+) -> None:
+    """What a copy begins with is not removed before, also when the runtime was away."""
+    volumes = Volumes(twin)
+    wanted = [
+        DesiredVolume(volume=3, want="gone", disk_bytes=1),
+        DesiredVolume(volume=4, want="kept", disk_bytes=1, cloned_from=3),
+    ]
+    twin.is_away = True
+    volumes.take(wanted)
+    patience(lambda: not volumes.is_busy)
+    twin.is_away = False
+    for _ in range(2):
+        volumes.take(wanted)
+        patience(lambda: not volumes.is_busy)
+    assert twin.volume_steps == [("copy", 4), ("remove", 3)]
