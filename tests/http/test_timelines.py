@@ -20,25 +20,25 @@ def ids(api: Api) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("ending", "media_type", "begins"),
+    ("query", "media_type", "begins"),
     [
         ("", "application/json", b"{"),
-        (".svg", "image/svg+xml", b"<?xml"),
-        (".png", "image/png", b"\x89PNG"),
-        (".pdf", "application/pdf", b"%PDF"),
+        ("?form=svg", "image/svg+xml", b"<?xml"),
+        ("?form=png", "image/png", b"\x89PNG"),
+        ("?form=pdf", "application/pdf", b"%PDF"),
     ],
 )
 def test_a_timeline_comes_as_data_or_as_a_picture(
-    api: Api, ids: tuple[int, int], ending: str, media_type: str, begins: bytes
+    api: Api, ids: tuple[int, int], query: str, media_type: str, begins: bytes
 ) -> None:
-    """By its ending; the renter sees the instance and the spending, the host the machine."""
+    """By its form; the renter sees the instance and the spending, the host the machine."""
     instance, machine = ids
     for who, path in (
         ("alice", f"/v1/instances/{instance}/timeline"),
         ("alice", "/v1/spend/timeline"),
         ("root", f"/v1/machines/{machine}/timeline"),
     ):
-        answer = api(who, "GET", path + ending)
+        answer = api(who, "GET", path + query)
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"] == media_type
         assert answer.content.startswith(begins)
@@ -46,7 +46,7 @@ def test_a_timeline_comes_as_data_or_as_a_picture(
 
 def test_a_label_is_text_in_a_picture(api: Api, ids: tuple[int, int]) -> None:
     """Whatever it says, it is neither markup nor a formula."""
-    answer = api("alice", "GET", f"/v1/instances/{ids[0]}/timeline.svg")
+    answer = api("alice", "GET", f"/v1/instances/{ids[0]}/timeline?form=svg")
     assert "<script" not in answer.text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; $x$" in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -62,7 +62,7 @@ def test_the_data_have_dollars_and_instants(api: Api, ids: tuple[int, int]) -> N
 def test_nobody_elses_timeline_is_found(api: Api, ids: tuple[int, int]) -> None:
     """Not another renter's, not another host's, and a renter sees no machine."""
     instance, machine = ids
-    assert api("carol", "GET", f"/v1/instances/{instance}/timeline.svg").status_code == 404
+    assert api("carol", "GET", f"/v1/instances/{instance}/timeline?form=svg").status_code == 404
     assert api("eve", "GET", f"/v1/machines/{machine}/timeline").status_code == 404
     assert api("alice", "GET", f"/v1/machines/{machine}/timeline").status_code == 403
     other = api.accounts["alice"]
@@ -73,5 +73,5 @@ def test_nobody_elses_timeline_is_found(api: Api, ids: tuple[int, int]) -> None:
 def test_an_empty_window_is_refused(api: Api, ids: tuple[int, int]) -> None:
     """With the rule in words."""
     query = "?from=2026-03-01T10:00:00Z&until=2026-03-01T10:00:00Z"
-    answer = api("alice", "GET", f"/v1/instances/{ids[0]}/timeline.svg{query}")
+    answer = api("alice", "GET", f"/v1/instances/{ids[0]}/timeline{query}&form=svg")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_args")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import anyio.to_thread
 import msgspec
-from litestar import Request, Response, get
-from litestar.datastructures import State
+from litestar import Response, get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from adapters.http.call import ANYONE, HOST, Call, Caller, allowed
@@ -20,6 +19,12 @@ from ledger.services.questions import timelines as ask
 from ledger.store.database import Connection
 
 Start = Annotated[str | None, QueryParameter(name="from", description="Begin here.")]
+Form = Annotated[
+    str,
+    QueryParameter(
+        pattern="^(json|svg|png|pdf)$", description="`svg`, `png` or `pdf`: a picture of it."
+    ),
+]
 _HOST_OR_AUDITOR: Final = (*HOST, "auditor")
 
 
@@ -93,26 +98,21 @@ class SpendTimeline(msgspec.Struct, frozen=True, kw_only=True):
     costs: list[Cost]
 
 
-def _paths(path: str) -> list[str]:
-    return [path, *(f"{path}.{form}" for form in MEDIA_TYPES)]
-
-
 @get(
-    _paths("/v1/instances/{instance_id:int}/timeline"),
+    "/v1/instances/{instance_id:int}/timeline",
     opt=allowed(*ANYONE),
     summary="The timeline of an instance",
 )
 async def show_instance_timeline(
     call: Caller,
-    request: Request[Any, Any, State],
     instance_id: FromPath[int],
     start: Start = None,
     until: FromQuery[str | None] = None,
+    form: Form = "json",
 ) -> Response[bytes]:
     """Show when an instance existed, ran and was attested, and what each hour cost.
 
-    Its whole life, unless `from` and `until` cut it. JSON, or with an ending (`.svg`, `.png`,
-    `.pdf`) a picture.
+    Its whole life, unless `from` and `until` cut it.
     """
     await visible(call, instance_id)
     now, first, end = call.ledger.clock(), instant(start, "from"), instant(until, "until")
@@ -120,64 +120,57 @@ async def show_instance_timeline(
     def find(connection: Connection) -> ask.InstanceTimeline:
         return ask.instance_timeline(connection, instance_id, now, start=first, until=end)
 
-    return await _answer(call, request, find, InstanceTimeline)
+    return await _answer(call, form, find, InstanceTimeline)
 
 
 @get(
-    _paths("/v1/machines/{machine_id:int}/timeline"),
+    "/v1/machines/{machine_id:int}/timeline",
     opt=allowed(*_HOST_OR_AUDITOR),
     summary="The timeline of a machine",
 )
 async def show_machine_timeline(
     call: Caller,
-    request: Request[Any, Any, State],
     machine_id: FromPath[int],
     start: Start = None,
     until: FromQuery[str | None] = None,
+    form: Form = "json",
 ) -> Response[bytes]:
-    """Show who held which GPU of one's machine, and when the machine was heard: the last 24 hours.
-
-    JSON, or with an ending (`.svg`, `.png`, `.pdf`) a picture.
-    """
+    """Show who held which GPU of one's machine, and when it was heard: the last 24 hours."""
     now, first, end = call.ledger.clock(), instant(start, "from"), instant(until, "until")
 
     def find(connection: Connection) -> ask.MachineTimeline:
         require_insight(call, connection, machine_id)
         return ask.machine_timeline(connection, machine_id, now, start=first, until=end)
 
-    return await _answer(call, request, find, MachineTimeline)
+    return await _answer(call, form, find, MachineTimeline)
 
 
-@get(_paths("/v1/spend/timeline"), opt=allowed(*ANYONE), summary="The timeline of an account")
+@get("/v1/spend/timeline", opt=allowed(*ANYONE), summary="The timeline of an account")
 async def show_spend_timeline(
     call: Caller,
-    request: Request[Any, Any, State],
     account_id: FromQuery[int | None] = None,
     start: Start = None,
     until: FromQuery[str | None] = None,
+    form: Form = "json",
 ) -> Response[bytes]:
-    """Show what instances and volumes cost per hour or day: the last 30 days.
-
-    JSON, or with an ending (`.svg`, `.png`, `.pdf`) a picture.
-    """
+    """Show what instances and volumes cost per hour or day: the last 30 days."""
     account = call.view(account_id) or call.principal.account_id
     now, first, end = call.ledger.clock(), instant(start, "from"), instant(until, "until")
 
     def find(connection: Connection) -> ask.SpendTimeline:
         return ask.spend_timeline(connection, account, now, start=first, until=end)
 
-    return await _answer(call, request, find, SpendTimeline)
+    return await _answer(call, form, find, SpendTimeline)
 
 
 async def _answer(
     call: Call,
-    request: Request[Any, Any, State],
+    form: str,
     find: Callable[[Connection], Timeline],
     shown: type[msgspec.Struct],
 ) -> Response[bytes]:
     found = await call.question(find)
-    form = request.url.path.rpartition(".")[2]
-    if form not in MEDIA_TYPES:
+    if form == "json":
         return Response(encode(render(shown, found)), media_type="application/json")
     made = await anyio.to_thread.run_sync(picture, found, form)
     headers = {
