@@ -43,6 +43,7 @@ from ledger.services.policies import (
 )
 from ledger.services.policies.alerts import watch_balances
 from ledger.services.policies.cleanup import clean_up
+from ledger.services.policies.common import is_due
 from ledger.services.policies.contracts import expire_contracts, expire_holds, time_out_launches
 from ledger.services.policies.debt import collect_debt
 from ledger.services.policies.disputes import (
@@ -53,7 +54,13 @@ from ledger.services.policies.disputes import (
 )
 from ledger.services.policies.exhaustion import EVERY_SECOND, exhaust
 from ledger.services.policies.expiring import warn_of_ends
-from ledger.services.policies.glance import ISSUE_AFTER_SECONDS, Round, Turn
+from ledger.services.policies.glance import (
+    ISSUE_AFTER_SECONDS,
+    Round,
+    Turn,
+    any_of,
+    marked,
+)
 from ledger.services.policies.grants import close_grants
 from ledger.services.policies.idle import watch_idle
 from ledger.services.policies.jobs import run_jobs
@@ -150,6 +157,13 @@ _FOLLOWS: Final = Round(
 )
 """The rest of it: what is told, what goes, what is written down."""
 ROUNDS: Final = (_ENDS, _FOLLOWS)
+_PAYMENTS_DUE: Final = any_of(
+    runner.OPEN,
+    *(
+        f"SELECT 1 WHERE {marked(name)} + {seconds} <= %(now)s"
+        for name, seconds in runner.LOOKS.items()
+    ),
+)
 
 
 def run_due(ledger: Ledger, gateway: PaymentGateway | None = None) -> None:
@@ -166,8 +180,10 @@ def run_due(ledger: Ledger, gateway: PaymentGateway | None = None) -> None:
 
 def pay(ledger: Ledger, gateway: PaymentGateway) -> None:
     """Charge what consents ask for, and ask the payment processor for all that is open."""
-    top_up(ledger, gateway)
-    runner.run(ledger, gateway)
+    if is_due(ledger, top_ups.TOP_UPS_DUE):
+        top_up(ledger, gateway)
+    if is_due(ledger, _PAYMENTS_DUE):
+        runner.run(ledger, gateway)
 
 
 def next_due(connection: Connection, now: int) -> int | None:
