@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import gc
 import importlib.util
 import logging
 import multiprocessing
@@ -278,6 +279,7 @@ def _serve_api(host: str, port: int, workers: int) -> None:
         # Made once for all workers, and in memory that they share; one that is started again
         # answers at once. It takes longer than all the rest of a start.
         _routes()
+        gc.freeze()  # A collection that looks at shared memory would take a copy of it.
     while True:
         server = Granian(
             "adapters.main:create_app",
