@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,12 +17,10 @@ settings.register_profile("gpuledger", max_examples=EVERYDAY, deadline=None, pri
 settings.register_profile("soak", settings.get_profile("gpuledger"), max_examples=SOAK)
 settings.load_profile("gpuledger")
 
-if sys.dont_write_bytecode:
-    # The tests start the product some hundred times, and each start would compile all of it. Who
-    # wants no bytecode beside the sources gets it in a folder that caches lie in anyway.
-    del os.environ["PYTHONDONTWRITEBYTECODE"]
-    folder = Path(__file__).parent.parent / ".pytest_cache" / "bytecode"
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(folder))
+# The tests start the product some hundred times: where Python is told to keep no bytecode, as on
+# many build machines, each start would compile all of it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="session")
