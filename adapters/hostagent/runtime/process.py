@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -84,15 +84,14 @@ class ProcessRuntime(Runtime):
 
     def list(self) -> list[Found]:
         """Every instance that has a folder here."""
-        found = [self._found(folder) for folder in self._folders()]
+        found = [self._found(folder, meta) for folder, meta in self._instances()]
         return sorted(found, key=lambda one: one.instance)
 
     def inspect(self, container: str) -> Found | None:
         """One instance; null when it has no folder."""
         folder = self._folder(container)
-        if folder is None or not (folder / "meta.json").exists():
-            return None
-        return self._found(folder)
+        meta = None if folder is None else read(folder / "meta.json")
+        return None if folder is None or meta is None else self._found(folder, meta)
 
     def start(self, spec: LaunchSpec) -> Found:
         """Let the instance run; its disk is made, or kept as it is."""
@@ -117,15 +116,13 @@ class ProcessRuntime(Runtime):
                 os.chown(disk, uid, uid)
         for name in ("run.json", "exit.json"):
             (folder / name).unlink(missing_ok=True)
-        write(
-            folder / "meta.json",
-            {
-                "instance": spec.instance,
-                "assignment": spec.assignment,
-                "gpu_uuids": list(spec.gpu_uuids),
-                "ports": [[one.container_port, one.protocol] for one in spec.ports],
-            },
-        )
+        meta = {
+            "instance": spec.instance,
+            "assignment": spec.assignment,
+            "gpu_uuids": list(spec.gpu_uuids),
+            "ports": [[one.container_port, one.protocol] for one in spec.ports],
+        }
+        write(folder / "meta.json", meta)
         orders = {
             "folder": str(folder),
             "disk": str(disk),
@@ -135,7 +132,7 @@ class ProcessRuntime(Runtime):
             "network": self._network,
         }
         self._launch(folder, orders)
-        return self._found(folder)
+        return self._found(folder, meta)
 
     def stop(self, container: str, grace_s: float) -> None:
         """Ask its processes to end, and kill them after *grace_s*; the disk stays."""
@@ -166,9 +163,7 @@ class ProcessRuntime(Runtime):
     def events(self, since: float) -> Sequence[RuntimeEvent]:
         """The last start and the last end of each instance, if they are not before *since*."""
         found = []
-        for folder in self._folders():
-            meta = read(folder / "meta.json")
-            assert meta is not None, folder
+        for folder, meta in self._instances():
             for name, kind in (("run.json", "start"), ("exit.json", "exit")):
                 with contextlib.suppress(OSError):
                     at = (folder / name).stat().st_mtime
@@ -272,21 +267,19 @@ class ProcessRuntime(Runtime):
 
     # --- the folder ------------------------------------------------------------------------------
 
-    def _folders(self) -> Sequence[Path]:
+    def _instances(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Each instance's folder and what is noted of it; one that goes meanwhile is none."""
         if not self.root.exists():
-            return []
-        return [
-            folder
-            for folder in self.root.iterdir()
-            if _NAME.fullmatch(folder.name) and (folder / "meta.json").exists()
-        ]
+            return
+        for folder in self.root.iterdir():
+            meta = read(folder / "meta.json") if _NAME.fullmatch(folder.name) else None
+            if meta is not None:
+                yield folder, meta
 
     def _folder(self, container: str) -> Path | None:
         return self.root / container if _NAME.fullmatch(container) else None
 
-    def _found(self, folder: Path) -> Found:
-        meta = read(folder / "meta.json")
-        assert meta is not None, folder
+    def _found(self, folder: Path, meta: dict[str, Any]) -> Found:
         run, ended = read(folder / "run.json"), read(folder / "exit.json")
         lives = run is not None and ended is None and is_alive(run)
         if run is not None and not lives and ended is None:
