@@ -17,8 +17,10 @@ demo: $(STAMP) ## Watch the product work: a server, three hosts, renters, invoic
 serve: $(STAMP) ## Run API, projections and jobs on the embedded database
 	@$(BIN)/gpuledger serve
 
-test: $(STAMP) ## Run the tests, in two processes
-	@$(BIN)/pytest -n 2 --dist worksteal
+# A third of the time of a test is waiting, for programs that start, end and look: three processes
+# keep two cores busy.
+test: $(STAMP) ## Run the tests, in three processes
+	@$(BIN)/pytest -n 3 --dist worksteal
 
 check: $(STAMP) ## Check lint, format, types and the arrows between packages
 	@$(BIN)/ruff check

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import gc
 import importlib.util
 import logging
+import multiprocessing
 import os
 import signal
 import socket
@@ -225,9 +228,17 @@ def _start_payments(
     return thread
 
 
+@functools.cache
+def _routes() -> Litestar:
+    """Every route, on no ledger yet."""
+    from adapters.http.app import build_app
+
+    return build_app()
+
+
 def create_app() -> Litestar:
     """The HTTP application of one API worker, on the ledger that the environment names."""
-    from adapters.http.app import create_app as build
+    from adapters.http.app import attach
     from ledger.services.usage import UsageService
 
     configure_logging()
@@ -238,7 +249,8 @@ def create_app() -> Litestar:
     ledger = Ledger.open(Path(os.environ[HOME_VARIABLE]))
     usage = UsageService(ledger)
     images = _image_resolver()
-    app = build(ledger, usage, payment_gateway(ledger), images)
+    app = _routes()
+    attach(app, ledger, usage, payment_gateway(ledger), images)
 
     def close() -> None:
         if images is not None:
@@ -265,6 +277,11 @@ def _serve_api(host: str, port: int, workers: int) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.log import LogLevels
 
+    if multiprocessing.get_start_method() == "fork":
+        # Made once for all workers, and in memory that they share; one that is started again
+        # answers at once. It takes longer than all the rest of a start.
+        _routes()
+        gc.freeze()  # A collection that looks at shared memory would take a copy of it.
     while True:
         server = Granian(
             "adapters.main:create_app",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +16,11 @@ from tests.support.market import Market
 settings.register_profile("gpuledger", max_examples=EVERYDAY, deadline=None, print_blob=True)
 settings.register_profile("soak", settings.get_profile("gpuledger"), max_examples=SOAK)
 settings.load_profile("gpuledger")
+
+# The tests start the product some hundred times: where Python is told to keep no bytecode, as on
+# many build machines, each start would compile all of it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,9 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from ledger.domain.events import USAGE_REPORTED
 from ledger.errors import ConflictError
 from ledger.projections import facts
+from ledger.projections.groups import GENERATION, USAGE
 from ledger.projections.runner import position_of, require_generation
-from ledger.projections.tables import GENERATION, USAGE, metadata
+from ledger.projections.tables import metadata
 from ledger.projections.usage.fold import UsageFold
 from ledger.projections.usage.writing import write
 from ledger.store.codec import decode_fact

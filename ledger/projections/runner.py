@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.errors import CorruptHistoryError, RejectedError
-from ledger.projections.tables import GENERATION, USAGE
+from ledger.projections.groups import GENERATION, USAGE
 from ledger.projections.usage.fold import UsageFold
 from ledger.projections.usage.writing import write
 from ledger.store.log import CHANNEL, read_page

@@ -154,7 +154,7 @@ def read_billing(connection: Connection, account_id: int) -> Billing | None:
 PLAN_DUE: Final = (
     "SELECT b.account_id, b.zone, b.cycle, b.anchor, max(p.boundary) FROM billing b"  # noqa: S608 - a constant
     " JOIN planned_boundaries p USING (account_id) GROUP BY b.account_id"
-    f" HAVING max(p.boundary) < %s + {PLAN_SECONDS // 2} ORDER BY b.account_id"
+    f" HAVING max(p.boundary) < %(now)s + {PLAN_SECONDS // 2} ORDER BY b.account_id"
 )
 """Accounts whose plan ends within half of its reach."""
 
@@ -163,7 +163,7 @@ def plan_due(unit: Unit) -> int:
     """Plan further periods where the plan comes to its end; returns for how many accounts."""
     new: list[tuple[str, Fact]] = []
     for account_id, zone_name, cycle, anchor, last in unit.connection.execute(
-        PLAN_DUE, [unit.now]
+        PLAN_DUE, {"now": unit.now}
     ).fetchall():
         rule = Rule(cycle, anchor, zone(zone_name))
         found = boundaries(rule, last, unit.now + PLAN_SECONDS)

@@ -28,6 +28,10 @@ _STEPS: Final[tuple[tuple[BudgetPercent, NoticeCode], ...]] = (
     (80, "budget_80"),
     (100, "budget_100"),
 )
+BUDGETS_DUE: Final = (
+    f"SELECT 1 FROM budgets WHERE coalesce((SELECT position FROM projection_positions"  # noqa: S608 - constants
+    f" WHERE name = '{_CURSOR}'), 0) < %(now)s / {_EVERY_SECONDS} * {_EVERY_SECONDS}"
+)
 # Spent so far this month under each label that has a budget.
 _SPENT: Final = f"""
 SELECT b.account_id, b.label, b.amount,

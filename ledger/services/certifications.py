@@ -148,12 +148,7 @@ def papers(connection: Connection, host_id: int) -> list[Certification]:
 
 def tiers_due(connection: Connection, now: int, *, requires_iso: bool) -> list[int]:
     """Hosts of which a machine is not in the tier in which their papers put it."""
-    facility = ["iso27001"] if requires_iso else ["iso27001", "tier3", "tier4"]
-    rows = connection.execute(
-        _TIERS_DUE,
-        {"now": now, "facility": facility, "least": MIN_SECURE_MACHINES},
-    )
-    return [row[0] for row in rows]
+    return [row[0] for row in connection.execute(TIERS_DUE, {"now": now, "iso": requires_iso})]
 
 
 def next_paper_due(connection: Connection, now: int) -> int | None:
@@ -167,10 +162,11 @@ def next_paper_due(connection: Connection, now: int) -> int | None:
     return None if row is None else row[0]
 
 
-_TIERS_DUE: Final = """
+TIERS_DUE: Final = f"""
 WITH hosts AS (
     SELECT host_id,
-           coalesce(bool_or(kind = ANY(%(facility)s)), false)
+           coalesce(bool_or(kind = 'iso27001' OR kind IN ('tier3', 'tier4') AND NOT %(iso)s),
+                    false)
            AND count(DISTINCT kind) FILTER (WHERE kind IN
                ('business_registration', 'identity_check', 'agreement')) = 3 AS certified
     FROM certifications
@@ -185,10 +181,10 @@ SELECT c.host_id FROM concerned c LEFT JOIN hosts h USING (host_id)
 JOIN machines m ON m.host_id = c.host_id AND m.enrolled_at IS NOT NULL
 JOIN machine_standing s USING (machine_id)
 GROUP BY c.host_id, h.certified
-HAVING CASE WHEN coalesce(h.certified, false) AND count(*) >= %(least)s
+HAVING CASE WHEN coalesce(h.certified, false) AND count(*) >= {MIN_SECURE_MACHINES}
     THEN NOT bool_and(s.secure) ELSE bool_or(s.secure) END
 ORDER BY c.host_id
-"""
+"""  # noqa: S608 - a constant
 
 
 def _lapse(unit: Unit, host_id: int, machine_ids: Collection[int]) -> list[tuple[str, Fact]]:

@@ -7,7 +7,7 @@ later changes nothing about the past; each instance is judged once for each outa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ledger.domain.downtime import Award, lost_disk_award, outage_award
 from ledger.domain.events import Compensation, CompensationCredited, Fact, OutageSettled
@@ -112,17 +112,19 @@ def lost_disks(connection: Connection) -> list[LostDisk]:
     The usage projection lists a lost disk when it has passed the fact, and with it all that was
     charged before.
     """
-    rows = connection.execute(
-        "SELECT l.instance_id, l.start FROM lost_disks l JOIN instances i USING (instance_id)"
-        " WHERE i.account_id <> i.host_id AND l.start >= (SELECT min(adopted_at) FROM policies"
-        "  WHERE compensation <> 'none')"
-        " AND (SELECT p.compensation FROM policies p WHERE p.adopted_at <= l.start"
-        "  ORDER BY p.version DESC LIMIT 1) <> 'none'"
-        " AND NOT EXISTS (SELECT 1 FROM compensations c"
-        "  WHERE c.instance_id = l.instance_id AND c.lost_at = l.start)"
-        " ORDER BY l.start, l.instance_id"
-    )
-    return [LostDisk(*row) for row in rows]
+    return [LostDisk(*row) for row in connection.execute(LOST_DISKS)]
+
+
+LOST_DISKS: Final = (
+    "SELECT l.instance_id, l.start FROM lost_disks l JOIN instances i USING (instance_id)"
+    " WHERE i.account_id <> i.host_id AND l.start >= (SELECT min(adopted_at) FROM policies"
+    "  WHERE compensation <> 'none')"
+    " AND (SELECT p.compensation FROM policies p WHERE p.adopted_at <= l.start"
+    "  ORDER BY p.version DESC LIMIT 1) <> 'none'"
+    " AND NOT EXISTS (SELECT 1 FROM compensations c"
+    "  WHERE c.instance_id = l.instance_id AND c.lost_at = l.start)"
+    " ORDER BY l.start, l.instance_id"
+)
 
 
 def charged_last_month(

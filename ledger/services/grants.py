@@ -90,7 +90,9 @@ def revoke(unit: Unit, account_id: int, grant_id: str, reason: str) -> None:
 
 def close_due(unit: Unit) -> int:
     """Give back what is unspent of every grant that nothing can draw on any more; how many."""
-    due = unit.connection.execute(DUE, [unit.now - unit.policy.late_usage_seconds]).fetchall()
+    due = unit.connection.execute(
+        DUE, {"now": unit.now, "late": unit.policy.late_usage_seconds}
+    ).fetchall()
     promotions = read_promotions(unit.connection, {row[0] for row in due})
     new: list[tuple[str, Fact]] = []
     for account_id, grant_id, amount, expires_at, revoked_at in due:
@@ -111,9 +113,9 @@ def close_due(unit: Unit) -> int:
 ENDS: Final = "least(expires_at, coalesce(revoked_at, expires_at))"
 DUE: Final = (
     "SELECT account_id, grant_id, amount, expires_at, revoked_at FROM grants"  # noqa: S608 - a constant
-    f" WHERE closed_at IS NULL AND {ENDS} <= %s ORDER BY account_id, position"
+    f" WHERE closed_at IS NULL AND {ENDS} <= %(now)s - %(late)s ORDER BY account_id, position"
 )
-"""Grants that ended at or before a second, and are not closed."""
+"""Grants of whose seconds no usage can be `late` any more, and that are not closed."""
 
 
 class GrantView(msgspec.Struct, frozen=True, kw_only=True):

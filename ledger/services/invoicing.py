@@ -21,10 +21,10 @@ from ledger.services.promotions import read_promotions
 from ledger.store.database import Connection
 
 SERIES: Final = "USE"
-_DUE = """
+INVOICES_DUE: Final = """
 SELECT c.account_id, c.period_from, c.period_until FROM closed_periods c
 LEFT JOIN billing b USING (account_id)
-WHERE c.number IS NULL AND c.position <= %s AND (b.zero_invoices OR EXISTS (
+WHERE c.number IS NULL AND c.position <= %(folded)s AND (b.zero_invoices OR EXISTS (
     SELECT 1 FROM usage_hours h WHERE h.account_id = c.account_id
     AND h.booked < c.period_until AND h.booked >= CASE WHEN EXISTS (
         SELECT 1 FROM closed_periods p
@@ -32,7 +32,7 @@ WHERE c.number IS NULL AND c.position <= %s AND (b.zero_invoices OR EXISTS (
         THEN c.period_from ELSE 0 END
     AND h.gpu_charge + h.storage_charge + h.up_charge + h.down_charge
         + h.reserved_idle_charge > 0))
-ORDER BY c.period_until, c.account_id LIMIT %s
+ORDER BY c.period_until, c.account_id
 """
 """Closed periods whose usage can change no more, and that have something to say."""
 _BATCH: Final = 200
@@ -43,10 +43,14 @@ def issue_due(ledger: Ledger) -> int:
     issued = 0
     while True:
         with ledger.reading() as connection:
-            if not connection.execute(_DUE, [position_of(connection), 1]).fetchone():
+            if not connection.execute(
+                f"{INVOICES_DUE} LIMIT 1", {"folded": position_of(connection)}
+            ).fetchone():
                 return issued
         with ledger.unit() as unit:
-            due = unit.connection.execute(_DUE, [position_of(unit.connection), _BATCH]).fetchall()
+            due = unit.connection.execute(
+                f"{INVOICES_DUE} LIMIT {_BATCH}", {"folded": position_of(unit.connection)}
+            ).fetchall()
             for account_id, period_from, period_until in due:
                 _issue(unit, account_id, period_from, period_until)
             issued += len(due)

@@ -196,11 +196,13 @@ def read_policy(connection: Connection) -> Policy:
 _SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class _Looking(threading.local):
+class Looking(threading.local):
     """The view that a thread's questions share, if they do."""
 
     connection: Connection | None = None
     is_stale = True
+    changes = 0
+    """Commands that this thread has begun."""
 
 
 class Ledger:
@@ -211,7 +213,7 @@ class Ledger:
         self.database = database
         self.vault = vault
         self.clock = clock
-        self._looking = _Looking()
+        self._looking = Looking()
 
     @classmethod
     def open(
@@ -258,6 +260,7 @@ class Ledger:
     def unit(self) -> Iterator[Unit]:
         """A command's transaction: all of it becomes durable at the end, or nothing does."""
         self._looking.is_stale = True
+        self._looking.changes += 1
         with (
             translating(),
             self.database.pool.connection() as connection,
@@ -282,7 +285,7 @@ class Ledger:
                 yield connection
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def looking(self) -> Iterator[Looking]:
         """Let this thread's questions share one view until it changes something itself.
 
         For whoever asks many small questions that mostly come to nothing: what others change
@@ -290,12 +293,12 @@ class Ledger:
         """
         looking = self._looking
         if looking.connection is not None:
-            yield
+            yield looking
             return
         with translating(), self.database.pool.connection() as connection:
             looking.connection, looking.is_stale = connection, True
             try:
-                yield
+                yield looking
             finally:
                 looking.connection = None
 

@@ -30,6 +30,13 @@ _BATCH: Final = 200
 _MARK: Final = "statements"
 _NEVER: Final = 2**40
 
+STATEMENTS_DUE: Final = (
+    "SELECT 1 WHERE coalesce((SELECT position FROM projection_positions"  # noqa: S608 - constants
+    f" WHERE name = '{_MARK}'),"
+    f" (SELECT min(created_at) FROM {CONTRACTS} c) / {SECONDS_PER_DAY} - 1)"
+    f" < (%(now)s - {ISSUE_AFTER_SECONDS}) / {SECONDS_PER_DAY} - 1"
+)
+
 
 def issue_due(ledger: Ledger) -> int:
     """Issue the statements of every day that is over and folded; returns how many.

@@ -122,11 +122,7 @@ def clean_slots(connection: Connection, standing: Standing, now: int) -> int:
 
 def faults_due(connection: Connection, now: int) -> list[int]:
     """Verified machines with a fault with which a slot has ended."""
-    rows = connection.execute(
-        f"{_FAULTY} AND t.fault_since < %s ORDER BY t.machine_id",
-        [slot_of(now) * SLOT_SECONDS],
-    )
-    return [row[0] for row in rows]
+    return [row[0] for row in connection.execute(FAULTS_DUE, {"now": now})]
 
 
 def next_fault_due(connection: Connection) -> int | None:
@@ -143,6 +139,9 @@ _FAULTY: Final = (
     "SELECT t.machine_id, t.fault_since FROM machine_trust t"
     " JOIN machine_standing s USING (machine_id)"
     " WHERE t.fault_since IS NOT NULL AND s.verification = 'verified' AND NOT t.vouched"
+)
+FAULTS_DUE: Final = (
+    f"{_FAULTY} AND t.fault_since < %(now)s / {SLOT_SECONDS} * {SLOT_SECONDS} ORDER BY t.machine_id"
 )
 
 

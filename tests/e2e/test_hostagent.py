@@ -88,7 +88,7 @@ def test_an_instance_runs_on_the_machine_and_is_billed_for_it(place: Place) -> N
         place.rita, onstart='echo "$SECRET" > seen; exec sleep 1000', env={"SECRET": "tulip"}
     )
     until(lambda: place.runs(instance), "the instance to run")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     until(lambda: (place.agent.disk(instance) / "seen").read_text() == "tulip\n", "its output")
     until(lambda: place.shown(instance)["gpu_seconds"] >= 2, "billed seconds")
     assert "tulip" not in place.agent.log()

@@ -83,7 +83,7 @@ def test_a_renter_reads_what_the_process_wrote(place: Place) -> None:
     instance = place.rent(onstart=TALKS)
     began = time.monotonic()
     assert place.logs(instance, tail=2) == "two\nthree\n"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert place.logs(instance, filter="t", tail=1) == "three\n"
 
 

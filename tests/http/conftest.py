@@ -12,11 +12,12 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from adapters.hostagent.reports import SealedReport
-from adapters.http.app import attach, build_app
+from adapters.http.app import attach
 from ledger.domain.events import Role
 from ledger.services import accounts, api_keys, deposits
 from tests.support.databases import Server
 from tests.support.market import DOLLAR, Market
+from tests.support.routes import application
 
 
 class Api:
@@ -66,7 +67,7 @@ class Api:
 @pytest.fixture(scope="session")
 def app() -> Litestar:
     """The routes, built once: that takes longer than most tests."""
-    return build_app()
+    return application()
 
 
 @pytest.fixture(scope="package")

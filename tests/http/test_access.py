@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from adapters.http.app import build_app
 from ledger.services import api_keys, holds, invoicing, policies, rentals
 from tests.http.conftest import Api
 from tests.support.market import START
+from tests.support.routes import published
 from tests.support.volumes import create, offer
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
@@ -251,8 +251,7 @@ CREDENTIALS = {"POST /v1/usage", "POST /v1/enrolments", "POST /v1/payment-events
 
 def paths() -> dict[str, Any]:
     """The paths of the schema that the application publishes."""
-    schema = build_app().openapi_schema.to_schema()
-    found: dict[str, Any] = schema["paths"]
+    found: dict[str, Any] = published()["paths"]
     return found
 
 

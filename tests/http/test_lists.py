@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from adapters.hostagent.reports import constant_block
-from adapters.http.app import build_app
 from adapters.http.wire import Body
 from ledger.domain.usage import decode_stored
 from ledger.services import deposits, listings
 from ledger.services.questions import usage
 from tests.http.conftest import Api
 from tests.support.market import DOLLAR, START
+from tests.support.routes import published
 
 
 def items(api: Api, who: str, path: str) -> list[dict[str, Any]]:
@@ -246,7 +246,7 @@ def test_every_example_of_a_body_is_a_body(kind: type[Body]) -> None:
 
 def test_the_reference_says_what_a_client_must_know() -> None:
     """Each command names its Idempotency-Key, each body an example, each route its errors."""
-    schema = build_app().openapi_schema.to_schema()
+    schema = published()
     for path, methods in schema["paths"].items():
         for method, one in methods.items():
             if not path.startswith("/v1/"):

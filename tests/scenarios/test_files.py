@@ -9,7 +9,9 @@ import pytest
 from adapters.simulation import world
 from adapters.simulation.scenario import run, run_files
 from adapters.simulation.scenario_file import read
+from ledger.services import policies
 from ledger.services.ledger import Clock, Ledger
+from ledger.services.policies.glance import Round
 from ledger.store.vault import Vault
 from tests.support.databases import open_database, rebuilt
 
@@ -33,6 +35,51 @@ def _at_hand(monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
 def test_scenario_holds(dsn: str, path: Path) -> None:
     """Everything that the file expects is what the ledger says."""
     assert run(read(path), url=dsn).differences == []
+
+
+class _Asked(Round):
+    """Policies that all act, also those of which a glance says that they have nothing to do."""
+
+    def take(self, ledger: Ledger) -> None:
+        """Call every policy; one that nobody would have called must not even begin a command."""
+        with ledger.looking() as looking:
+            for number, turn in enumerate(self.turns):
+                is_due, before = self.glance(ledger)[number], looking.changes
+                turn.act(ledger)
+                assert is_due or looking.changes == before, turn.act.__name__
+
+
+def _hold_without_glances(monkeypatch: pytest.MonkeyPatch, dsn: str, path: Path) -> None:
+    monkeypatch.setattr(Round, "take", _Asked.take)
+    monkeypatch.setattr(policies, "is_due", lambda *_: True)
+    assert run(read(path), url=dsn).differences == []
+
+
+@pytest.mark.usefixtures("_at_hand")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "C35-announced-maintenance",
+        "CRED-01-volumes-go-last-for-storage-debt",
+        "LIFE-02-gpu-taken-while-the-host-was-away",
+        "LIFE-08-an-idle-gpu-is-told-and-costs-the-same",
+    ],
+)
+def test_a_policy_that_is_not_asked_has_nothing_to_do(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Where a glance finds nothing for a policy, that policy begins no command either."""
+    _hold_without_glances(monkeypatch, dsn, HERE / "cases" / f"{name}.yaml")
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("_at_hand")
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_in_no_scenario_does_a_glance_overlook_anything(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    """Every scenario ends the same, and no policy acts of which a glance found nothing."""
+    _hold_without_glances(monkeypatch, dsn, path)
 
 
 HEAD = """scenario: a mistake

@@ -11,6 +11,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,17 +29,17 @@ _FILLED = (
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ANY(%s)"
     " AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0 ORDER BY 1"
 )
+# Sums of hashes need no order, and no text of all that there is.
 _SHAPE = (
-    "SELECT md5(string_agg(format('%s %s %s %s', n.nspname, c.relname, c.relkind, c.relacl), ','"
-    " ORDER BY n.nspname, c.relname))"
-    " || (SELECT md5(string_agg(format('%s %s %s %s', n.nspname, c.relname, attname, atttypid), ','"
-    "     ORDER BY n.nspname, c.relname, attnum)) FROM pg_attribute a"
-    "     JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-    "     WHERE n.nspname IN ('ledger', 'pristine') AND attnum > 0)"
-    " || (SELECT coalesce(string_agg(nspname, ',' ORDER BY nspname), '') FROM pg_namespace"
-    "     WHERE nspname !~ '^pg_')"
-    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname !~ '^(pg_|information_schema)'"
+    "SELECT (SELECT format('%s %s', count(*), sum(hashtextextended("
+    "   concat(relname, relkind, relacl), relnamespace::bigint)))"
+    "  FROM pg_class WHERE relnamespace = ANY(own)),"
+    " (SELECT format('%s %s', count(*), sum(hashtextextended(a.attname::text, a.attnum"
+    "   + 100 * a.atttypid::bigint + hashtext(c.relname::text) * 100000000::bigint)))"
+    "  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+    "  WHERE c.relnamespace = ANY(own) AND a.attnum > 0 AND c.relkind IN ('r', 'p')),"
+    " own::text FROM (SELECT array_agg(oid ORDER BY oid) AS own FROM pg_namespace"
+    "  WHERE nspname !~ '^pg_' AND nspname <> 'information_schema') AS schemas"
 )
 _SMALL_BYTES = 65_536
 _STRANGERS = (
@@ -147,7 +148,7 @@ class Server:
         migrate(self.dsn(_TEMPLATE))
         with psycopg.connect(self.dsn(_TEMPLATE)) as connection:
             make_tables(connection)
-            _remember(connection)
+            self._pristine = _remember(connection)
             self._shape = _shape(connection)
         self._clean: list[str] = []
         self._made: set[str] = set()
@@ -205,16 +206,16 @@ class Server:
         """Make a database what the template is; False when a test has changed its tables."""
         if _shape(connection) != self._shape:
             return False
-        # What is refused to everybody, to change the log, is what must happen here.
-        connection.execute("SET LOCAL session_replication_role = replica")
-        _delete(connection, ["ledger", SCRATCH])
-        for (table,) in connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'pristine'"
-        ).fetchall():
-            connection.execute(
+        _delete(
+            connection,
+            ["ledger", SCRATCH],
+            # What is refused to everybody, to change the log, is what must happen here.
+            first=["SET LOCAL session_replication_role = replica"],
+            last=[
                 f"INSERT INTO ledger.{table} SELECT * FROM pristine.{table}"  # noqa: S608 - own
-            )
-        connection.commit()
+                for table in self._pristine
+            ],
+        )
         return True
 
     def stop(self) -> None:
@@ -232,31 +233,38 @@ class Server:
 def empty(connection: Connection, schemas: list[str]) -> None:
     """Delete every row of the tables of these schemas, and commit that."""
     _delete(connection, schemas)
-    connection.commit()
 
 
-def _delete(connection: Connection, schemas: list[str]) -> None:
-    large = []
-    for table, size in connection.execute(_FILLED, [schemas]).fetchall():
-        if size > _SMALL_BYTES:
-            large.append(table)
-        else:
-            connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names of tables
-    if large:
-        connection.execute(f"TRUNCATE {', '.join(large)}")
+def _delete(
+    connection: Connection, schemas: list[str], first: Sequence[str] = (), last: Sequence[str] = ()
+) -> None:
+    """Delete every row, between *first* and *last*, in one go to the server, and commit."""
+    found = connection.execute(_FILLED, [schemas]).fetchall()
+    large = [table for table, size in found if size > _SMALL_BYTES]
+    statements = [
+        *first,
+        *(f"DELETE FROM {table}" for table, size in found if size <= _SMALL_BYTES),  # noqa: S608 - names of tables
+        *([f"TRUNCATE {', '.join(large)}"] if large else []),
+        *last,
+        "COMMIT",
+    ]
+    connection.execute("; ".join(statements))
 
 
-def _remember(connection: Connection) -> None:
-    """Keep a copy of what a migrated database holds."""
+def _remember(connection: Connection) -> list[str]:
+    """Keep a copy of what a migrated database holds; returns of which tables."""
     connection.execute("CREATE SCHEMA pristine")
+    names = []
     for table, _ in connection.execute(_FILLED, [["ledger"]]).fetchall():
         name = table.removeprefix("ledger.")
         connection.execute(f"CREATE TABLE pristine.{name} AS TABLE ledger.{name}")
+        names.append(name)
     connection.commit()
+    return names
 
 
 def _shape(connection: Connection) -> str:
     """Tables, columns and rights, as one text that changes with them."""
     row = connection.execute(_SHAPE).fetchone()
     assert row is not None
-    return str(row[0])
+    return " ".join(map(str, row))

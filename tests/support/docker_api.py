@@ -98,7 +98,7 @@ class FakeDocker:
             daemon_threads = True
 
         self._server = Server(str(self.socket), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
 
     @property
     def url(self) -> str:

@@ -47,6 +47,8 @@ class Loopback:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body are two writes: the second would wait for the first one's receipt.
+            disable_nagle_algorithm = True
 
             def _serve(self) -> None:
                 loopback.serve(self)
@@ -59,7 +61,7 @@ class Loopback:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True)
 
     def __enter__(self) -> Self:
         self._client.__enter__()

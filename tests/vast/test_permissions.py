@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from adapters.http.app import build_app
 from adapters.http.scopes import endpoints_of
 from adapters.http.vast.app import _MODULES
 from adapters.http.vast.elsewhere import ENDPOINTS as REFUSED_HERE
 from ledger.services.instance_keys import ENDPOINTS as OF_INSTANCES
 from tests.http.conftest import Api
+from tests.support.routes import application
 from tests.vast.captured import CREATE, LAUNCH
 from tests.vast.conftest import good_machine
 from tests.vast.test_instances import create, living, offer_of, ok, refused
@@ -40,7 +40,7 @@ def key_with(api: Api, permissions: Any, who: str = "alice") -> str:
 def test_every_endpoint_needs_a_native_one() -> None:
     """Nothing is served that no scope stands for: each name is a route of the native API."""
     known = endpoints_of(
-        handler for one in build_app().routes for handler in getattr(one, "route_handlers", ())
+        handler for one in application().routes for handler in getattr(one, "route_handlers", ())
     )
     assert len(known) > 100
     found = handlers()

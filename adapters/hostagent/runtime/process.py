@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -106,15 +106,14 @@ class ProcessRuntime(Runtime):
             with self._ways, contextlib.suppress(FirewallError):
                 # A start tells of it; meanwhile what runs goes on without the world.
                 self._bridge.keep(self._metas(), is_due=False)
-        found = [self._found(folder) for folder in self._folders()]
+        found = [self._found(folder, meta) for folder, meta in self._instances()]
         return sorted(found, key=lambda one: one.instance)
 
     def inspect(self, container: str) -> Found | None:
         """One instance; null when it has no folder."""
         folder = self._folder(container)
-        if folder is None or not (folder / "meta.json").exists():
-            return None
-        return self._found(folder)
+        meta = None if folder is None else read(folder / "meta.json")
+        return None if folder is None or meta is None else self._found(folder, meta)
 
     def start(self, spec: LaunchSpec) -> Found:
         """Let the instance run; its disk is made, or kept as it is."""
@@ -164,7 +163,7 @@ class ProcessRuntime(Runtime):
             "link": link,
         }
         self._launch(folder, orders)
-        return self._found(folder)
+        return self._found(folder, meta)
 
     def stop(self, container: str, grace_s: float) -> None:
         """Ask its processes to end, and kill them after *grace_s*; the disk stays."""
@@ -329,26 +328,23 @@ class ProcessRuntime(Runtime):
 
     # --- the folder ------------------------------------------------------------------------------
 
-    def _folders(self) -> Sequence[Path]:
+    def _instances(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Each instance's folder and what is noted of it; one that goes meanwhile is none."""
         if not self.root.exists():
-            return []
-        return [
-            folder
-            for folder in self.root.iterdir()
-            if _NAME.fullmatch(folder.name) and (folder / "meta.json").exists()
-        ]
+            return
+        for folder in self.root.iterdir():
+            meta = read(folder / "meta.json") if _NAME.fullmatch(folder.name) else None
+            if meta is not None:
+                yield folder, meta
 
     def _metas(self) -> Sequence[dict[str, Any]]:
         """What is written of all instances."""
-        found = [read(folder / "meta.json") for folder in self._folders()]
-        return [one for one in found if one is not None]
+        return [meta for _, meta in self._instances()]
 
     def _folder(self, container: str) -> Path | None:
         return self.root / container if _NAME.fullmatch(container) else None
 
-    def _found(self, folder: Path) -> Found:
-        meta = read(folder / "meta.json")
-        assert meta is not None, folder
+    def _found(self, folder: Path, meta: dict[str, Any]) -> Found:
         run, ended = read(folder / "run.json"), read(folder / "exit.json")
         lives = run is not None and ended is None and is_alive(run)
         if run is not None and not lives and ended is None:

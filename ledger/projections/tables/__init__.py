@@ -6,10 +6,9 @@ instants Unix seconds, positions places in the log.
 
 from __future__ import annotations
 
-from typing import Final
-
 from sqlalchemy import Table
 
+from ledger.projections.groups import FACTS, USAGE
 from ledger.projections.tables import (
     accounts,
     adjustments,
@@ -30,11 +29,10 @@ from ledger.projections.tables import (
     volumes,
     webhooks,
 )
-from ledger.projections.tables.base import FACTS, USAGE, metadata
+from ledger.projections.tables.base import metadata
 
 __all__ = [
     "FACTS",
-    "GENERATION",
     "USAGE",
     "accounts",
     "adjustments",
@@ -57,9 +55,6 @@ __all__ = [
     "volumes",
     "webhooks",
 ]
-
-GENERATION: Final = 6
-"""Raise it when a fold changes; the program then asks for a rebuild before it serves."""
 
 
 def tables_of(group: str) -> list[Table]:

@@ -6,7 +6,7 @@ instants Unix seconds, positions places in the log.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -19,9 +19,6 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
-
-FACTS: Final = "facts"
-USAGE: Final = "usage"
 
 
 def big(name: str, **options: Any) -> Column[int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Integer, PrimaryKeyConstraint, text
 
-from ledger.projections.tables.base import FACTS, big, money, string, table
+from ledger.projections.groups import FACTS
+from ledger.projections.tables.base import big, money, string, table
 
 budgets = table(
     "budgets",

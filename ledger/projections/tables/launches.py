@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Boolean, Column, Index, Integer, PrimaryKeyConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from ledger.projections.tables.base import FACTS, big, maybe, string, table
+from ledger.projections.groups import FACTS
+from ledger.projections.tables.base import big, maybe, string, table
 
 instance_launches = table(
     "instance_launches",

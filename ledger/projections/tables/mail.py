@@ -8,7 +8,8 @@ from __future__ import annotations
 from sqlalchemy import Column, Integer, PrimaryKeyConstraint, Text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from ledger.projections.tables.base import FACTS, big, maybe, string, table
+from ledger.projections.groups import FACTS
+from ledger.projections.tables.base import big, maybe, string, table
 
 mail_settings = table(
     "mail_settings",

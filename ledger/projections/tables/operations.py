@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Boolean, Column, Index, Integer, PrimaryKeyConstraint, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from ledger.projections.tables.base import FACTS, big, maybe, money, string, table
+from ledger.projections.groups import FACTS
+from ledger.projections.tables.base import big, maybe, money, string, table
 
 _OPEN = text("status IN ('scheduled', 'started')")
 

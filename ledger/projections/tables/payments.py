@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Index, PrimaryKeyConstraint, Text, text
 
-from ledger.projections.tables.base import FACTS, big, maybe, money, string, table
+from ledger.projections.groups import FACTS
+from ledger.projections.tables.base import big, maybe, money, string, table
 
 payers = table(
     "payers",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Index, Integer, Numeric, PrimaryKeyConstraint, text
 
-from ledger.projections.tables.base import FACTS, USAGE, big, maybe, money, string, table
+from ledger.projections.groups import FACTS, USAGE
+from ledger.projections.tables.base import big, maybe, money, string, table
 
 spend_caps = table(
     "spend_caps",

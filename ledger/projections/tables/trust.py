@@ -14,7 +14,8 @@ from sqlalchemy import (
     text,
 )
 
-from ledger.projections.tables.base import FACTS, big, maybe, string, table
+from ledger.projections.groups import FACTS
+from ledger.projections.tables.base import big, maybe, string, table
 
 checks = table(
     "checks",

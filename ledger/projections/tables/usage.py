@@ -13,10 +13,9 @@ from sqlalchemy import (
     SmallInteger,
 )
 
-from ledger.projections.tables.base import USAGE, big, maybe, money, string, table
-
-METERS = ("gpu", "storage", "up", "down", "reserved_idle")
-"""`reserved_idle`: seconds of a reservation in which the instance held no GPUs."""
+from ledger.meters.pricing import METERS
+from ledger.projections.groups import USAGE
+from ledger.projections.tables.base import big, maybe, money, string, table
 
 metered_instances = table(
     "metered_instances",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from sqlalchemy import Column, Index, Integer, PrimaryKeyConstraint, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from ledger.projections.tables.base import FACTS, big, maybe, string, table
+from ledger.projections.groups import FACTS
+from ledger.projections.tables.base import big, maybe, string, table
 
 webhooks = table(
     "webhooks",

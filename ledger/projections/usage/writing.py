@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ledger.projections.tables.usage import METERS
+from ledger.meters.pricing import METERS
 from ledger.projections.usage.state import FAR_FUTURE
 
 if TYPE_CHECKING:

@@ -36,6 +36,17 @@ ASK_SECONDS: Final = 60
 """An intent that is open for longer than this is asked about once in this time."""
 LOOK_SECONDS: Final = 3_600
 """How often pages and bank payouts are looked at, of which messages usually tell."""
+LOOKS: Final = {"payments": ASK_SECONDS, "payment_pages": LOOK_SECONDS}
+"""Looks that are taken whether anything is open or not, and how many seconds lie between them."""
+OPEN: Final = (
+    "SELECT 1 FROM payments WHERE status = 'ordered'"
+    " UNION ALL SELECT 1 FROM card_setups WHERE status = 'begun'"
+    " UNION ALL SELECT 1 FROM refunds WHERE status = 'begun'"
+    " UNION ALL SELECT 1 FROM payout_accounts WHERE payout_account IS NULL"
+    " UNION ALL SELECT 1 FROM payouts WHERE status IN ('begun', 'transferred', 'returning')"
+    " UNION ALL SELECT 1 FROM payment_events WHERE done_at IS NULL AND due_at <= %(now)s"
+)
+"""Whether the processor has to be asked for anything, or has sent a message."""
 _FAILURES_MAX: Final = 3
 T = TypeVar("T")
 
@@ -82,7 +93,7 @@ class _Run:
 
     def go(self) -> None:
         ledger, gateway, now = self._ledger, self._gateway, self._ledger.clock()
-        old = _is_round_due(ledger, "payments", ASK_SECONDS)
+        old = _is_round_due(ledger, "payments")
         with ledger.reading() as connection:
             payments = open_payments(connection)
             setups = open_setups(connection)
@@ -106,7 +117,7 @@ class _Run:
             self._try(partial(advance_payout_account, ledger, gateway, host))
         for step in due(steps, lambda one: one.order.ordered_at):
             self._try(partial(advance_payout, ledger, gateway, step))
-        if _is_round_due(ledger, "payment_pages", LOOK_SECONDS):
+        if _is_round_due(ledger, "payment_pages"):
             self._look()
         if old:
             entries.book_new(ledger, gateway)
@@ -331,13 +342,13 @@ def _is_saved(connection: Connection, card: str) -> bool:
     return row is not None
 
 
-def _is_round_due(ledger: Ledger, name: str, seconds: int) -> bool:
-    """True once in so many seconds; marks it at once."""
+def _is_round_due(ledger: Ledger, name: str) -> bool:
+    """True once in the seconds that lie between two looks; marks it at once."""
     with translating(), ledger.database.pool.connection() as connection:
         row = connection.execute(
             "INSERT INTO projection_positions AS known VALUES (%s, 0, %s) ON CONFLICT (name)"
             " DO UPDATE SET position = EXCLUDED.position"
             " WHERE known.position + %s <= EXCLUDED.position RETURNING 1",
-            [name, ledger.clock(), seconds],
+            [name, ledger.clock(), LOOKS[name]],
         ).fetchone()
     return row is not None

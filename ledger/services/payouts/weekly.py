@@ -90,10 +90,11 @@ def hold_run(unit: Unit) -> None:
 
 def is_run_due(connection: Connection, now: int) -> bool:
     """True when the run of the last Friday was not held and somebody could be paid by then."""
-    row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM payout_accounts WHERE is_enabled AND enabled_at <= %(day)s)"
-        " AND NOT EXISTS (SELECT 1 FROM payout_runs WHERE friday >= %(day)s)",
-        {"day": friday_of(now)},
-    ).fetchone()
-    assert row is not None
-    return bool(row[0])
+    found = connection.execute(f"{RUN_DUE} LIMIT 1", {"friday": friday_of(now)}).fetchone()
+    return found is not None
+
+
+RUN_DUE: Final = (
+    "SELECT 1 FROM payout_accounts WHERE is_enabled AND enabled_at <= %(friday)s"
+    " AND NOT EXISTS (SELECT 1 FROM payout_runs WHERE friday >= %(friday)s)"
+)

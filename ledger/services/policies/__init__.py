@@ -8,8 +8,14 @@ a simulated clock where to stop next.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.services import invoicing
-from ledger.services.budgets import watch_budgets
+from ledger.services.billing import PLAN_DUE
+from ledger.services.budgets import BUDGETS_DUE, watch_budgets
+from ledger.services.certifications import TIERS_DUE
+from ledger.services.disputes import DUE as DISPUTES_DUE
+from ledger.services.grants import DUE as GRANTS_DUE
 from ledger.services.ledger import Ledger
 from ledger.services.payments import runner
 from ledger.services.payments.gateway import PaymentGateway
@@ -24,6 +30,7 @@ from ledger.services.policies import (
     idle,
     jobs,
     limits,
+    machines,
     maintenance,
     outages,
     payouts,
@@ -36,6 +43,7 @@ from ledger.services.policies import (
 )
 from ledger.services.policies.alerts import watch_balances
 from ledger.services.policies.cleanup import clean_up
+from ledger.services.policies.common import is_due
 from ledger.services.policies.contracts import expire_contracts, expire_holds, time_out_launches
 from ledger.services.policies.debt import collect_debt
 from ledger.services.policies.disputes import (
@@ -44,8 +52,15 @@ from ledger.services.policies.disputes import (
     recover_receivables,
     state_usage,
 )
-from ledger.services.policies.exhaustion import exhaust
+from ledger.services.policies.exhaustion import EVERY_SECOND, exhaust
 from ledger.services.policies.expiring import warn_of_ends
+from ledger.services.policies.glance import (
+    ISSUE_AFTER_SECONDS,
+    Round,
+    Turn,
+    any_of,
+    marked,
+)
 from ledger.services.policies.grants import close_grants
 from ledger.services.policies.idle import watch_idle
 from ledger.services.policies.jobs import run_jobs
@@ -55,8 +70,8 @@ from ledger.services.policies.maintenance import keep_windows
 from ledger.services.policies.outages import compensate, end_outages
 from ledger.services.policies.payouts import pay_hosts
 from ledger.services.policies.periods import (
-    ISSUE_AFTER_SECONDS,
     close_periods,
+    issue_invoices,
     plan_periods,
     record_gaps,
 )
@@ -65,6 +80,8 @@ from ledger.services.policies.terms import apply_terms, end_reservations
 from ledger.services.policies.top_ups import top_up
 from ledger.services.policies.trust import judge_checks, keep_tiers, review_faults
 from ledger.services.policies.volumes import end_volumes
+from ledger.services.statements import STATEMENTS_DUE
+from ledger.services.verification import FAULTS_DUE
 from ledger.store.database import Connection
 
 __all__ = [
@@ -99,66 +116,74 @@ _DUE = (
 )
 
 
+_ENDS: Final = Round(
+    Turn(apply_terms, terms.TERMS_DUE),
+    Turn(run_jobs, jobs.JOBS_DUE),
+    Turn(expire_contracts, contracts.CONTRACTS_DUE),
+    Turn(warn_of_ends, expiring.ENDS_NEAR),
+    Turn(end_volumes, volumes.VOLUMES_DUE),
+    Turn(end_leases, limits.LEASES_MAY_END),
+    Turn(cap_days, limits.DAYS_MAY_BE_SPENT),
+    Turn(watch_idle, idle.MAY_BE_IDLE),
+    Turn(end_reservations, terms.RESERVATIONS_DUE),
+    Turn(time_out_launches, contracts.LAUNCHES_DUE),
+    Turn(expire_holds, contracts.HOLDS_DUE),
+    Turn(watch_machines, machines.CHANGED),
+    Turn(keep_windows, maintenance.WINDOWS_DUE),
+    Turn(end_outages, outages.OUTAGES_MAY_END),
+    Turn(judge_checks, trust.CHECKS_DUE),
+    Turn(review_faults, FAULTS_DUE),
+    Turn(keep_tiers, TIERS_DUE),
+    Turn(exhaust, EVERY_SECOND),
+    Turn(collect_debt, debt.DEBTS),
+)
+"""The first part of one second: terms, ends, limits, credit."""
+_FOLLOWS: Final = Round(
+    Turn(watch_balances, alerts.WATCHED),
+    Turn(watch_budgets, BUDGETS_DUE),
+    Turn(clean_up, cleanup.MAY_GO),
+    Turn(compensate, outages.UNSETTLED),
+    Turn(state_usage, STATEMENTS_DUE),
+    Turn(let_silence_decide, DISPUTES_DUE),
+    Turn(hold_witnessed, disputes.WITNESSED_DUE),
+    Turn(recover_receivables, disputes.RECEIVABLES_DUE),
+    Turn(close_grants, GRANTS_DUE),
+    Turn(pay_hosts, payouts.PAYOUTS_DUE),
+    Turn(close_periods, periods.PERIODS_DUE),
+    Turn(plan_periods, PLAN_DUE),
+    Turn(issue_invoices, invoicing.INVOICES_DUE),
+    Turn(bill_hosts, self_billing.MONTHS_DUE),
+    Turn(record_gaps, periods.GAPS_DUE),
+)
+"""The rest of it: what is told, what goes, what is written down."""
+ROUNDS: Final = (_ENDS, _FOLLOWS)
+_PAYMENTS_DUE: Final = any_of(
+    runner.OPEN,
+    *(
+        f"SELECT 1 WHERE {marked(name)} + {seconds} <= %(now)s"
+        for name, seconds in runner.LOOKS.items()
+    ),
+)
+
+
 def run_due(ledger: Ledger, gateway: PaymentGateway | None = None) -> None:
     """Do everything that is due at the present second.
 
     With a *gateway* automatic top-ups and everything else that the processor is asked for, too.
     Where a processor takes its time that runs beside this (`pay`), so that nothing here waits.
     """
-    with ledger.looking():
-        _end_what_ends(ledger)
+    _ENDS.take(ledger)
     if gateway is not None:
         pay(ledger, gateway)  # No transaction is open here, not even one that only reads.
-    with ledger.looking():
-        _follow_up(ledger)
+    _FOLLOWS.take(ledger)
 
 
 def pay(ledger: Ledger, gateway: PaymentGateway) -> None:
     """Charge what consents ask for, and ask the payment processor for all that is open."""
-    top_up(ledger, gateway)
-    runner.run(ledger, gateway)
-
-
-def _end_what_ends(ledger: Ledger) -> None:
-    """The first part of one second: terms, ends, limits, credit."""
-    apply_terms(ledger)
-    run_jobs(ledger)
-    expire_contracts(ledger)
-    warn_of_ends(ledger)
-    end_volumes(ledger)
-    end_leases(ledger)
-    cap_days(ledger)
-    watch_idle(ledger)
-    end_reservations(ledger)
-    time_out_launches(ledger)
-    expire_holds(ledger)
-    watch_machines(ledger)
-    keep_windows(ledger)
-    end_outages(ledger)
-    judge_checks(ledger)
-    review_faults(ledger)
-    keep_tiers(ledger)
-    exhaust(ledger)
-    collect_debt(ledger)
-
-
-def _follow_up(ledger: Ledger) -> None:
-    """The rest of it: what is told, what goes, what is written down."""
-    watch_balances(ledger)
-    watch_budgets(ledger)
-    clean_up(ledger)
-    compensate(ledger)
-    state_usage(ledger)
-    let_silence_decide(ledger)
-    hold_witnessed(ledger)
-    recover_receivables(ledger)
-    close_grants(ledger)
-    pay_hosts(ledger)
-    close_periods(ledger)
-    plan_periods(ledger)
-    invoicing.issue_due(ledger)
-    bill_hosts(ledger)
-    record_gaps(ledger)
+    if is_due(ledger, top_ups.TOP_UPS_DUE):
+        top_up(ledger, gateway)
+    if is_due(ledger, _PAYMENTS_DUE):
+        runner.run(ledger, gateway)
 
 
 def next_due(connection: Connection, now: int) -> int | None:

@@ -26,7 +26,7 @@ RUNWAYS: Final[dict[BalanceAlert, int]] = {
 SOON: Final[BalanceAlert] = "top_up_soon"
 REARM_SECONDS: Final = SECONDS_PER_DAY
 
-_CANDIDATES: Final = f"""
+WATCHED: Final = f"""
 SELECT c.account_id FROM account_credit c LEFT JOIN account_usage u USING (account_id)
 LEFT JOIN top_up_consents t ON t.account_id = c.account_id AND t.status = 'on'
 WHERE EXISTS (SELECT 1 FROM balance_alerts a
@@ -67,7 +67,7 @@ def watch_balances(ledger: Ledger) -> None:
     """Give every alert whose threshold was crossed, and take note where credit is above again."""
     with ledger.reading() as connection:
         policy = read_policy(connection)
-        accounts = [row[0] for row in connection.execute(_CANDIDATES)]
+        accounts = [row[0] for row in connection.execute(WATCHED)]
         due = _changes(connection, accounts, ledger.clock(), policy)
     if not due:
         return

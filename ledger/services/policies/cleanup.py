@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.domain.events import CleanupAnnounced, CleanupDestroyed, CleanupWithdrawn, Fact
 from ledger.domain.ids import account_stream
 from ledger.domain.instance import DestroyInstance
 from ledger.services.cleanup import NOTICE_SECONDS, Candidate, CleanupPolicy, candidates
 from ledger.services.ledger import Ledger
 from ledger.services.notices import notice
+from ledger.services.policies.glance import any_of
 from ledger.services.rentals import command_all
 from ledger.store.database import Connection
+
+MAY_GO: Final = any_of(
+    "SELECT 1 FROM cleanup_policies WHERE scope <> 'off'", "SELECT 1 FROM cleanup_announcements"
+)
 
 
 def clean_up(ledger: Ledger) -> None:

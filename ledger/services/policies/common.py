@@ -6,7 +6,7 @@ from ledger.services.ledger import Ledger
 
 
 def is_due(ledger: Ledger, query: str) -> bool:
-    """True when *query*, given the present second, finds anything."""
+    """True when *query*, given the present second as `now`, finds anything."""
     with ledger.reading() as connection:
-        row = connection.execute(f"{query} LIMIT 1", [ledger.clock()]).fetchone()
+        row = connection.execute(f"{query} LIMIT 1", {"now": ledger.clock()}).fetchone()
     return row is not None

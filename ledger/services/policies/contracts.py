@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.domain.instance import LAUNCH_TIMEOUT_SECONDS, ExpireInstance, TimeOutLaunch
 from ledger.services import holds
 from ledger.services.incidents import judge_timeouts
@@ -11,17 +13,24 @@ from ledger.services.policies.common import is_due
 from ledger.services.rentals import command_all
 from ledger.store.database import Connection
 
+CONTRACTS_DUE: Final = (
+    "SELECT instance_id FROM instances WHERE destroyed_at IS NULL AND status <> 'expired'"
+    " AND until <= %(now)s ORDER BY instance_id"
+)
+LAUNCHES_DUE: Final = (
+    "SELECT instance_id FROM instances WHERE status = 'loading'"  # noqa: S608 - a constant
+    f" AND greatest(assigned_at, gpu_until) + {LAUNCH_TIMEOUT_SECONDS} <= %(now)s"
+    " ORDER BY instance_id"
+)
+HOLDS_DUE: Final = "SELECT 1 FROM holds WHERE status = 'pending' AND expires_at <= %(now)s"
+
 
 def expire_contracts(ledger: Ledger) -> None:
     """End every contract whose end date has come: stopped for good, storage goes on."""
-    query = (
-        "SELECT instance_id FROM instances WHERE destroyed_at IS NULL AND status <> 'expired'"
-        " AND until <= %s ORDER BY instance_id"
-    )
-    if not is_due(ledger, query):
+    if not is_due(ledger, CONTRACTS_DUE):
         return
     with ledger.unit() as unit:
-        due = [row[0] for row in unit.connection.execute(query, [unit.now])]
+        due = [row[0] for row in unit.connection.execute(CONTRACTS_DUE, {"now": unit.now})]
         command_all(unit, [(one, ExpireInstance()) for one in due])
         for instance_id in due:
             account_id = unit.instance(instance_id).account_id
@@ -30,23 +39,17 @@ def expire_contracts(ledger: Ledger) -> None:
 
 def time_out_launches(ledger: Ledger) -> None:
     """Stop instances whose container nobody confirmed for half an hour."""
-    query = (
-        "SELECT instance_id FROM instances WHERE status = 'loading'"  # noqa: S608 - a constant
-        f" AND greatest(assigned_at, gpu_until) + {LAUNCH_TIMEOUT_SECONDS} <= %s"
-        " ORDER BY instance_id"
-    )
-    if not is_due(ledger, query):
+    if not is_due(ledger, LAUNCHES_DUE):
         return
     with ledger.unit() as unit:
-        due = [row[0] for row in unit.connection.execute(query, [unit.now])]
+        due = [row[0] for row in unit.connection.execute(LAUNCHES_DUE, {"now": unit.now})]
         failed = command_all(unit, [(one, TimeOutLaunch()) for one in due])
         judge_timeouts(unit, failed)
 
 
 def expire_holds(ledger: Ledger) -> None:
     """Record the end of holds whose instant has come."""
-    query = "SELECT 1 FROM holds WHERE status = 'pending' AND expires_at <= %s"
-    if is_due(ledger, query):
+    if is_due(ledger, HOLDS_DUE):
         with ledger.unit() as unit:
             holds.expire_holds(unit)
 

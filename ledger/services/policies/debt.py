@@ -20,6 +20,12 @@ DEBT_NOTICE_SECONDS: Final = (0, SECONDS_PER_DAY, 3 * SECONDS_PER_DAY)
 
 _LAST: Final = DestroyVolume("storage_debt", "storage debt")
 
+DEBTS: Final = (
+    "SELECT account_id, debt_limit, debt_notices, debt_since FROM account_credit"
+    " WHERE exhausted_at IS NOT NULL AND (debt_notices > 0 OR storage_product > 0)"
+    " ORDER BY account_id"
+)
+
 
 def collect_debt(ledger: Ledger) -> None:
     """Notice a debt that reached its limit three times, then destroy what causes it (§13.4)."""
@@ -62,11 +68,7 @@ def collect_debt(ledger: Ledger) -> None:
 
 def _debts(connection: Connection, now: int) -> list[tuple[int, int]]:
     """Accounts with the number of the notice that is due; 0 when a sequence is over."""
-    rows = connection.execute(
-        "SELECT account_id, debt_limit, debt_notices, debt_since FROM account_credit"
-        " WHERE exhausted_at IS NOT NULL AND (debt_notices > 0 OR storage_product > 0)"
-        " ORDER BY account_id"
-    ).fetchall()
+    rows = connection.execute(DEBTS).fetchall()
     if not rows:
         return []
     policy = read_policy(connection)

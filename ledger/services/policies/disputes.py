@@ -15,6 +15,7 @@ from ledger.services import disputes, statements, witnesses
 from ledger.services.corrections import host_payable
 from ledger.services.heartbeats import forget
 from ledger.services.ledger import Ledger, read_policy
+from ledger.services.policies.glance import marked
 from ledger.store.database import Connection
 
 _WEEK_SECONDS: Final = 7 * SECONDS_PER_DAY
@@ -31,6 +32,11 @@ SELECT (SELECT min(host_due_at) FROM disputes WHERE host_due_at > %(now)s),
        (SELECT min(question_due_at) FROM disputes WHERE question_due_at > %(now)s),
        EXISTS ({_WITNESSED}), EXISTS ({_OWING})
 """  # noqa: S608 - constants
+
+_HOUR = f"%(now)s / {SECONDS_PER_HOUR}"
+_LAST_WEEK = f"(%(now)s - {_FRIDAY}) / {_WEEK_SECONDS}"
+WITNESSED_DUE: Final = f"SELECT 1 WHERE {marked('witnesses')} < {_HOUR}"
+RECEIVABLES_DUE: Final = f"SELECT 1 WHERE {marked('receivables')} < {_LAST_WEEK}"
 
 
 def state_usage(ledger: Ledger) -> None:

@@ -19,7 +19,8 @@ CANDIDATE_SECONDS: Final = 86_400
 DEBT_LIMIT_MIN: Final = NANOS_PER_DOLLAR
 DEBT_LIMIT_MAX: Final = 50 * NANOS_PER_DOLLAR
 DEBT_DAYS: Final = 30
-
+EVERY_SECOND: Final = "SELECT 1"
+"""Each second is noted as judged, also where nobody is near the end of credit."""
 
 _CANDIDATES = f"""
 SELECT c.account_id FROM account_credit c LEFT JOIN account_usage u USING (account_id)
@@ -92,14 +93,13 @@ def _evaluated(ledger: Ledger, now: int) -> int:
     """The last second at which exhaustion was judged before *now*; *now* is noted as judged."""
     with ledger.database.pool.connection() as connection:
         row = connection.execute(
-            "SELECT position FROM projection_positions WHERE name = 'exhaustion'"
-        ).fetchone()
-        connection.execute(
             "INSERT INTO projection_positions VALUES ('exhaustion', 0, %s)"
-            " ON CONFLICT (name) DO UPDATE SET position = EXCLUDED.position",
+            " ON CONFLICT (name) DO UPDATE SET position = EXCLUDED.position RETURNING"
+            " (SELECT position FROM projection_positions WHERE name = 'exhaustion')",
             [now],
-        )
-    return now - 1 if row is None else min(int(row[0]), now - 1)
+        ).fetchone()
+    assert row is not None
+    return now - 1 if row[0] is None else min(int(row[0]), now - 1)
 
 
 def _exhaust_account(unit: Unit, credit: Credit, available: int, evaluated: int) -> None:

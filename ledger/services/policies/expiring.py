@@ -13,9 +13,9 @@ from ledger.store.database import Connection
 NOTICE_SECONDS: Final = SECONDS_PER_DAY
 """How long before the end of its contract a renter is told."""
 # The notice itself is what is remembered: an end that moved later is told again when it is near.
-_DUE: Final = (
+ENDS_NEAR: Final = (
     "SELECT i.account_id, i.instance_id FROM instances i WHERE i.destroyed_at IS NULL"  # noqa: S608 - constants
-    f" AND i.status <> 'expired' AND i.until <= %s + {NOTICE_SECONDS}"
+    f" AND i.status <> 'expired' AND i.until <= %(now)s + {NOTICE_SECONDS}"
     " AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.code = 'expiring'"
     " AND n.about = 'instance-' || i.instance_id"
     f" AND n.issued_at >= i.until - {NOTICE_SECONDS}) ORDER BY i.instance_id"
@@ -24,10 +24,10 @@ _DUE: Final = (
 
 def warn_of_ends(ledger: Ledger) -> None:
     """Notify the renters of contracts that end within a day and have not been told of that end."""
-    if not is_due(ledger, _DUE):
+    if not is_due(ledger, ENDS_NEAR):
         return
     with ledger.unit() as unit:
-        due = unit.connection.execute(_DUE, [unit.now]).fetchall()
+        due = unit.connection.execute(ENDS_NEAR, {"now": unit.now}).fetchall()
         unit.append_all(
             [notice(unit, account, "expiring", f"instance-{instance}") for account, instance in due]
         )

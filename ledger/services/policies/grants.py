@@ -12,7 +12,8 @@ def close_grants(ledger: Ledger) -> None:
     """Close every grant whose seconds no timely usage can be about any more, once all is folded."""
     with ledger.reading() as connection:
         late = read_policy(connection).late_usage_seconds
-        if not connection.execute(f"{grants.DUE} LIMIT 1", [ledger.clock() - late]).fetchone():
+        values = {"now": ledger.clock(), "late": late}
+        if not connection.execute(f"{grants.DUE} LIMIT 1", values).fetchone():
             return
     with ledger.unit() as unit:
         if folded_through(unit.connection, unit.now - 1):

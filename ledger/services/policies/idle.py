@@ -28,6 +28,11 @@ LEFT JOIN idle_notices n ON n.instance_id = s.instance_id
 WHERE i.status = 'running'
 """  # noqa: S608 - a constant
 
+MAY_BE_IDLE: Final = f"""
+{_RUNS} AND s.until - s.start >= least(coalesce(p.notice_seconds, {_DEFAULT.notice_seconds}),
+                                       p.stop_seconds)
+"""
+
 
 class _Run(NamedTuple):
     """An instance that has been idle since `start`, as far as its ticks up to `until` say."""

@@ -21,16 +21,16 @@ from ledger.store.database import Connection
 
 GRACE_SECONDS: Final = 60
 """How late a run may be and still be that run."""
+JOBS_DUE: Final = (
+    "SELECT job_id FROM scheduled_jobs WHERE due_at <= %(now)s AND removed_at IS NULL"
+    " ORDER BY due_at, job_id"
+)
 
 
 def run_jobs(ledger: Ledger) -> None:
     """Carry out every job that is due, in the order of their due seconds."""
     with ledger.reading() as connection:
-        due = connection.execute(
-            "SELECT job_id FROM scheduled_jobs WHERE due_at <= %s AND removed_at IS NULL"
-            " ORDER BY due_at, job_id",
-            [ledger.clock()],
-        ).fetchall()
+        due = connection.execute(JOBS_DUE, {"now": ledger.clock()}).fetchall()
     for (job_id,) in due:
         try:
             _run(ledger, job_id)

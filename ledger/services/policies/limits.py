@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ledger.domain.events import DayCapReached, LeaseEnd, LeaseEnded, StopReason
 from ledger.domain.ids import account_stream
@@ -15,6 +15,16 @@ from ledger.services.ledger import Ledger, Policy, Unit, read_policy
 from ledger.services.notices import notify
 from ledger.services.rentals import command_all
 from ledger.store.database import Connection
+
+LEASES_MAY_END: Final = """
+SELECT 1 FROM instance_leases l JOIN instances i USING (instance_id) WHERE l.ended_at IS NULL
+AND (l.until <= %(now)s OR (l.spend_limit IS NOT NULL AND i.wants_run)
+     OR (i.destroyed_at IS NOT NULL AND (l.until IS NOT NULL OR l.spend_limit IS NOT NULL)))
+"""
+DAYS_MAY_BE_SPENT: Final = (
+    "SELECT 1 FROM spend_caps s JOIN account_credit c USING (account_id)"
+    " WHERE s.per_day IS NOT NULL AND (c.gpu_rate > 0 OR c.storage_product > 0)"
+)
 
 
 class _Lease(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.domain.events import Fact, MachineCameOnline, MachineWentOffline
 from ledger.domain.ids import machine_stream
 from ledger.services.allocation import settle
@@ -14,6 +16,14 @@ _CONTACT = (
     " FROM machines m LEFT JOIN stream_heads h USING (machine_id)"
     " WHERE m.enrolled_at IS NOT NULL"
 )
+
+CHANGED: Final = (
+    f"SELECT machine_id, host_id, contact, offline_since FROM ({_CONTACT}"  # noqa: S608 - constant
+    " GROUP BY m.machine_id) AS seen JOIN machines USING (machine_id)"
+    " WHERE (offline_since IS NULL AND contact + %(silence)s < %(now)s)"
+    " OR (offline_since IS NOT NULL AND contact + %(silence)s >= %(now)s) ORDER BY machine_id"
+)
+"""Machines whose overlay is not what their last contact says."""
 
 
 def watch_machines(ledger: Ledger) -> None:
@@ -50,11 +60,5 @@ def _machines_that_changed(
     connection: Connection, now: int, silence: int
 ) -> list[tuple[int, int, int, bool]]:
     """Machines whose overlay is not what their last contact says: machine, host, contact, gone."""
-    rows = connection.execute(
-        f"SELECT machine_id, host_id, contact, offline_since FROM ({_CONTACT}"  # noqa: S608 - constant
-        " GROUP BY m.machine_id) AS seen JOIN machines USING (machine_id)"
-        " WHERE (offline_since IS NULL AND contact + %s < %s)"
-        " OR (offline_since IS NOT NULL AND contact + %s >= %s) ORDER BY machine_id",
-        [silence, now, silence, now],
-    )
+    rows = connection.execute(CHANGED, {"silence": silence, "now": now})
     return [(row[0], row[1], row[2], row[3] is None) for row in rows]

@@ -21,6 +21,7 @@ from ledger.projections.contracts import CONTRACTS
 from ledger.services.allocation import settle
 from ledger.services.ledger import Ledger, Unit
 from ledger.services.maintenance import tell_renters, told
+from ledger.services.policies.glance import any_of
 from ledger.store.database import Connection
 
 _STEPS: Final = f"""
@@ -39,7 +40,7 @@ WHERE w.status IN ('scheduled', 'started') AND step.due_at IS NOT NULL
 """  # noqa: S608 - constants
 _DUE: Final = f"""
 SELECT machine_id, maintenance_id, name FROM (
-    {_STEPS} AND (step.only_before IS NULL OR step.only_before > %s) AND step.due_at <= %s
+    {_STEPS} AND (step.only_before IS NULL OR step.only_before > %(now)s) AND step.due_at <= %(now)s
     ORDER BY w.start, w.maintenance_id, step.number) AS due
 """  # noqa: S608 - constants
 _NEWCOMERS: Final = f"""
@@ -52,17 +53,19 @@ WHERE w.status IN ('scheduled', 'started') AND NOT EXISTS (
 ORDER BY i.account_id, w.maintenance_id
 """  # noqa: S608 - a constant
 
+WINDOWS_DUE: Final = any_of(_DUE, _NEWCOMERS)
+
 
 def keep_windows(ledger: Ledger) -> None:
     """Do what is due for every maintenance window, and tell renters who came since."""
     with ledger.reading() as connection:
         now = ledger.clock()
-        due = connection.execute(f"{_DUE} LIMIT 1", [now, now]).fetchone()
+        due = connection.execute(f"{_DUE} LIMIT 1", {"now": now}).fetchone()
         newcomer = connection.execute(f"{_NEWCOMERS} LIMIT 1").fetchone()
     if due is None and newcomer is None:
         return
     with ledger.unit() as unit:
-        steps = unit.connection.execute(_DUE, [unit.now, unit.now]).fetchall()
+        steps = unit.connection.execute(_DUE, {"now": unit.now}).fetchall()
         for machine_id, maintenance_id, name in steps:
             _take(unit, machine_id, maintenance_id, name)
         newcomers = unit.connection.execute(_NEWCOMERS).fetchall()

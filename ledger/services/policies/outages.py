@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.projections.runner import position_of
 from ledger.services import compensation
 from ledger.services.ledger import Ledger
 from ledger.services.outages import judge, upheld_until, verdicts
+from ledger.services.policies.glance import any_of
 from ledger.store.database import Connection
+
+OUTAGES_MAY_END: Final = "SELECT 1 FROM outages WHERE ended_at IS NULL"
+UNSETTLED: Final = any_of(
+    "SELECT 1 FROM outages WHERE settled_at IS NULL AND ended_position <= %(folded)s",
+    compensation.LOST_DISKS,
+)
 
 
 def end_outages(ledger: Ledger) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.domain.payment import SECONDS_PER_WEEK, friday_of
 from ledger.services.ledger import Ledger
 from ledger.services.payouts import weekly
+from ledger.services.policies.glance import any_of
 from ledger.store.database import Connection
+
+PAYOUTS_DUE: Final = any_of(
+    weekly.RUN_DUE, "SELECT 1 FROM payouts WHERE status = 'pending' AND due_at <= %(now)s"
+)
 
 
 def pay_hosts(ledger: Ledger) -> None:

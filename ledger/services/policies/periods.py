@@ -11,13 +11,12 @@ from ledger.domain.money import SECONDS_PER_HOUR
 from ledger.meters.intervals import Range, overlap, subtract
 from ledger.projections.contracts import CONTRACTS
 from ledger.projections.runner import position_of
+from ledger.services import invoicing
 from ledger.services.billing import PLAN_DUE, plan_due
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.policies.common import is_due
+from ledger.services.policies.glance import ISSUE_AFTER_SECONDS, any_of, marked
 from ledger.store.database import Connection
-
-ISSUE_AFTER_SECONDS: Final = 3_600
-
 
 _BATCH: Final = 2_000
 """Periods closed in one transaction: nobody waits long for the log."""
@@ -25,9 +24,9 @@ _BATCH: Final = 2_000
 _MONTHS: Final = (
     "SELECT a.account_id, greatest(a.closed_until, min(i.created_at)), a.closed_until"  # noqa: S608 - a constant
     f" FROM accounts a JOIN {CONTRACTS} i USING (account_id)"
-    " WHERE a.closed_until <= %s AND NOT EXISTS"
+    " WHERE a.closed_until < %(month)s AND NOT EXISTS"
     " (SELECT 1 FROM billing b WHERE b.account_id = a.account_id)"
-    " GROUP BY a.account_id HAVING greatest(a.closed_until, min(i.created_at)) <= %s"
+    " GROUP BY a.account_id HAVING greatest(a.closed_until, min(i.created_at)) < %(month)s"
     f" ORDER BY a.account_id LIMIT {_BATCH}"
 )
 """Accounts with UTC calendar months that ever rented, and have a month to close."""
@@ -37,12 +36,18 @@ SELECT a.account_id, a.closed_until, b.zero_invoices, min(i.created_at),
        array_agg(DISTINCT p.boundary ORDER BY p.boundary)
 FROM billing b JOIN accounts a USING (account_id)
 JOIN planned_boundaries p ON p.account_id = a.account_id AND p.boundary > a.closed_until
-                         AND p.boundary <= %s
+                         AND p.boundary <= %(passed)s
 LEFT JOIN {CONTRACTS} i ON i.account_id = a.account_id
 GROUP BY a.account_id, b.zero_invoices HAVING b.zero_invoices OR max(p.boundary) > min(i.created_at)
 ORDER BY a.account_id LIMIT {_BATCH}
 """  # noqa: S608 - a constant
 """Accounts with periods of their own, and the boundaries up to which they can be closed."""
+
+PERIODS_DUE: Final = any_of(_MONTHS, _CHOSEN)
+GAPS_DUE: Final = (
+    f"SELECT 1 WHERE {marked('gaps')}"
+    f" < (%(now)s - %(late)s) / {SECONDS_PER_HOUR} * {SECONDS_PER_HOUR}"
+)
 
 
 def close_periods(ledger: Ledger) -> None:
@@ -68,8 +73,8 @@ def close_periods(ledger: Ledger) -> None:
 def _is_due(ledger: Ledger, boundary: int, passed: int) -> bool:
     with ledger.reading() as connection:
         return bool(
-            connection.execute(_MONTHS, [boundary - 1] * 2).fetchone()
-            or connection.execute(_CHOSEN, [passed]).fetchone()
+            connection.execute(_MONTHS, {"month": boundary}).fetchone()
+            or connection.execute(_CHOSEN, {"passed": passed}).fetchone()
         )
 
 
@@ -77,7 +82,7 @@ def _ended_months(connection: Connection, boundary: int) -> list[tuple[int, int,
     """(account, from, until) of every UTC month that ended by *boundary* and is not closed."""
     found = []
     for account_id, used_from, closed_until in connection.execute(
-        _MONTHS, [boundary - 1] * 2
+        _MONTHS, {"month": boundary}
     ).fetchall():
         start = max(closed_until, month_start(used_from))
         while next_month_start(start) <= boundary:
@@ -94,13 +99,18 @@ def _ended_periods(connection: Connection, passed: int) -> list[tuple[int, int, 
     """
     found = []
     for account_id, closed_until, zero, used_from, boundaries in connection.execute(
-        _CHOSEN, [passed]
+        _CHOSEN, {"passed": passed}
     ).fetchall():
         bounds = [closed_until, *boundaries]
         for start, end in pairwise(bounds):
             if zero or end > used_from:
                 found.append((account_id, start, end))
     return found
+
+
+def issue_invoices(ledger: Ledger) -> None:
+    """Issue the invoices of periods that are closed and folded."""
+    invoicing.issue_due(ledger)
 
 
 def plan_periods(ledger: Ledger) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.domain.ids import month_start, next_month_start
 from ledger.projections.contracts import CONTRACTS
 from ledger.services import self_billing
 from ledger.services.ledger import Ledger, read_policy
-from ledger.services.policies.periods import ISSUE_AFTER_SECONDS, folded_through
+from ledger.services.policies.glance import ISSUE_AFTER_SECONDS
+from ledger.services.policies.periods import folded_through
 from ledger.store.database import Connection
+
+_NEXT: Final = (
+    "SELECT (SELECT position FROM projection_positions WHERE name = 'self_billing') AS month,"  # noqa: S608 - a constant
+    f" (SELECT min(registered_at) FROM machines WHERE EXISTS (SELECT 1 FROM {CONTRACTS} i))"
+    " AS first"
+)
+MONTHS_DUE: Final = f"SELECT 1 FROM ({_NEXT}) AS next WHERE coalesce(month, first) < %(billable)s"  # noqa: S608 - a constant
 
 
 def bill_hosts(ledger: Ledger) -> None:
@@ -34,10 +44,7 @@ def bill_hosts(ledger: Ledger) -> None:
 
 def _next_month(connection: Connection) -> int | None:
     """The first month not billed yet; none while nobody ever rented."""
-    row = connection.execute(
-        "SELECT (SELECT position FROM projection_positions WHERE name = 'self_billing'),"  # noqa: S608 - a constant
-        f" (SELECT min(registered_at) FROM machines WHERE EXISTS (SELECT 1 FROM {CONTRACTS} i))"
-    ).fetchone()
+    row = connection.execute(_NEXT).fetchone()
     assert row is not None
     if row[0] is not None:
         return int(row[0])

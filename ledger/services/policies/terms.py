@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.services.allocation import settle
 from ledger.services.contracts import end_reservation
 from ledger.services.ledger import Ledger
 from ledger.services.policies.common import is_due
 from ledger.store.database import Connection
 
+TERMS_DUE: Final = (
+    "SELECT DISTINCT machine_id FROM instances WHERE terms_due_at <= %(now)s"
+    " AND destroyed_at IS NULL ORDER BY machine_id"
+)
+RESERVATIONS_DUE: Final = (
+    "SELECT instance_id FROM reservations WHERE ended_at IS NULL AND term_until <= %(now)s"
+    " ORDER BY instance_id"
+)
+
 
 def apply_terms(ledger: Ledger) -> None:
     """Let agreed terms take effect, and decide the auctions that they change."""
-    query = (
-        "SELECT DISTINCT machine_id FROM instances WHERE terms_due_at <= %s"
-        " AND destroyed_at IS NULL ORDER BY machine_id"
-    )
-    if not is_due(ledger, query):
+    if not is_due(ledger, TERMS_DUE):
         return
     with ledger.unit() as unit:
-        for (machine_id,) in unit.connection.execute(query, [unit.now]).fetchall():
+        for (machine_id,) in unit.connection.execute(TERMS_DUE, {"now": unit.now}).fetchall():
             settle(unit, machine_id)
 
 
 def end_reservations(ledger: Ledger) -> None:
     """End every reservation whose term is over: the contract goes on, on demand."""
-    query = (
-        "SELECT instance_id FROM reservations WHERE ended_at IS NULL AND term_until <= %s"
-        " ORDER BY instance_id"
-    )
-    if not is_due(ledger, query):
+    if not is_due(ledger, RESERVATIONS_DUE):
         return
     with ledger.unit() as unit:
-        for (instance_id,) in unit.connection.execute(query, [unit.now]).fetchall():
+        due = unit.connection.execute(RESERVATIONS_DUE, {"now": unit.now}).fetchall()
+        for (instance_id,) in due:
             end_reservation(unit, unit.instance(instance_id), "term")
 
 

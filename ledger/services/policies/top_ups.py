@@ -11,6 +11,7 @@ from ledger.services.caps import day_start
 from ledger.services.credit import GRANTED, LOCKED, lock_credit, read_credit
 from ledger.services.ledger import Ledger, read_policy
 from ledger.services.payments.gateway import Declined, Outcome, PaymentGateway, Pending
+from ledger.services.policies.glance import any_of
 from ledger.services.top_up import (
     RETRY_SECONDS,
     Open,
@@ -41,6 +42,11 @@ AND (SELECT c.posted - coalesce(u.charged, 0)
      WHERE c.account_id = top_up_consents.account_id) < below
 """  # noqa: S608 - a constant of `credit`
 """Accounts that a day's burn could bring below, and that no charge is on its way to."""
+TOP_UPS_DUE: Final = any_of(
+    f"SELECT 1 FROM top_up_consents WHERE {_CANDIDATES}",  # noqa: S608 - a constant
+    "SELECT 1 FROM top_ups WHERE status = 'requested'",
+)
+"""Whether anything may have to be charged, or its end be asked for."""
 
 
 def top_up(ledger: Ledger, gateway: PaymentGateway) -> None:

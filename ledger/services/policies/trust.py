@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ledger.services import checks
 from ledger.services.certifications import judge_tier, next_paper_due, tiers_due
 from ledger.services.ledger import Ledger, read_policy
@@ -9,14 +11,15 @@ from ledger.services.policies.common import is_due
 from ledger.services.verification import faults_due, next_fault_due, review
 from ledger.store.database import Connection
 
+CHECKS_DUE: Final = (
+    "SELECT 1 FROM checks JOIN machines USING (machine_id)"
+    " WHERE judged_at IS NULL AND deadline < %(now)s"
+)
+
 
 def judge_checks(ledger: Ledger) -> None:
     """Judge every check whose deadline has passed without an answer."""
-    query = (
-        "SELECT 1 FROM checks JOIN machines USING (machine_id)"
-        " WHERE judged_at IS NULL AND deadline < %s"
-    )
-    if not is_due(ledger, query):
+    if not is_due(ledger, CHECKS_DUE):
         return
     while True:
         with ledger.unit() as unit:

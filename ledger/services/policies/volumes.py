@@ -10,39 +10,42 @@ from ledger.services.ledger import Ledger
 from ledger.services.notices import notice
 from ledger.services.policies.common import is_due
 from ledger.services.policies.expiring import NOTICE_SECONDS
+from ledger.services.policies.glance import any_of
 from ledger.services.volume_offers import withdraw
 from ledger.store.database import Connection
 
 _EXPIRED: Final = (
-    "SELECT volume_id FROM volumes WHERE status = 'active' AND until <= %s ORDER BY volume_id"
+    "SELECT volume_id FROM volumes WHERE status = 'active' AND until <= %(now)s ORDER BY volume_id"
 )
 _OVER: Final = (
-    "SELECT machine_id FROM volume_offers WHERE closed_at IS NULL AND until <= %s"
+    "SELECT machine_id FROM volume_offers WHERE closed_at IS NULL AND until <= %(now)s"
     " ORDER BY machine_id"
 )
 # As for instances, the notice itself is what is remembered.
 _WARNED: Final = (
     "SELECT v.account_id, v.volume_id FROM volumes v WHERE v.status = 'active'"  # noqa: S608 - constants
-    f" AND v.until <= %s + {NOTICE_SECONDS}"
+    f" AND v.until <= %(now)s + {NOTICE_SECONDS}"
     " AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.code = 'expiring'"
     " AND n.about = 'volume-' || v.volume_id"
     f" AND n.issued_at >= v.until - {NOTICE_SECONDS}) ORDER BY v.volume_id"
 )
+
+VOLUMES_DUE: Final = any_of(_EXPIRED, _OVER, _WARNED)
 
 
 def end_volumes(ledger: Ledger) -> None:
     """End the contracts and offers whose end date has come; warn of those that end in a day."""
     if is_due(ledger, _EXPIRED):
         with ledger.unit() as unit:
-            due = unit.connection.execute(_EXPIRED, [unit.now]).fetchall()
+            due = unit.connection.execute(_EXPIRED, {"now": unit.now}).fetchall()
             volumes.command_all(unit, [(row[0], ExpireVolume()) for row in due])
     if is_due(ledger, _OVER):
         with ledger.unit() as unit:
-            for (machine_id,) in unit.connection.execute(_OVER, [unit.now]).fetchall():
+            for (machine_id,) in unit.connection.execute(_OVER, {"now": unit.now}).fetchall():
                 withdraw(unit, machine_id, "ended")
     if is_due(ledger, _WARNED):
         with ledger.unit() as unit:
-            soon = unit.connection.execute(_WARNED, [unit.now]).fetchall()
+            soon = unit.connection.execute(_WARNED, {"now": unit.now}).fetchall()
             unit.append_all(
                 [notice(unit, account, "expiring", f"volume-{volume}") for account, volume in soon]
             )

@@ -170,6 +170,8 @@ class StripeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body are two writes: the second would wait for the first one's receipt.
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 self._serve("GET")
