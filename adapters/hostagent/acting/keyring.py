@@ -6,14 +6,12 @@ into the container as it runs now, and done again where they differ.
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import structlog
 
-from adapters.hostagent.client import backoff_seconds
+from adapters.hostagent.acting.errand import Errand
 from adapters.hostagent.runtime.launching import spec_of
 from adapters.hostagent.runtime.port import Found, LaunchError, Runtime, RuntimeUnavailableError
 from ledger.domain.acknowledgement import Desired
@@ -31,7 +29,7 @@ class _Done(NamedTuple):
     keys: tuple[str, ...]
 
 
-class KeyRing:
+class KeyRing(Errand):
     """Brings keys into the instances that run, on a thread of its own."""
 
     def __init__(self, runtime: Runtime, note: Callable[[int, str], None]) -> None:
@@ -42,18 +40,9 @@ class KeyRing:
         """Instance that is got into by ssh → its keys."""
         self._running: tuple[Found, ...] = ()
         self._done: dict[int, _Done] = {}
-        self._woken = threading.Event()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="keyring", daemon=True)
-
-    def start(self) -> None:
-        """Begin to bring keys."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Bring no more; what is under way is left to itself."""
-        self._ending.set()
-        self._woken.set()
+        super().__init__(
+            "keyring", self.bring, "ssh keys could not be brought in", RuntimeUnavailableError
+        )
 
     def take(self, desired: Desired) -> None:
         """The server says what it wants, with what instances are started from; returns at once."""
@@ -69,14 +58,14 @@ class KeyRing:
                 wanted[one.instance] = spec.ssh_keys
         if wanted != self._wanted:
             self._wanted = wanted
-            self._woken.set()
+            self.call()
 
     def running(self, found: Collection[Found]) -> None:
         """These instances run now; called at every look, and cheap while nothing changed."""
         running = tuple(found)
         if running != self._running:
             self._running = running
-            self._woken.set()
+            self.call()
 
     def bring(self) -> None:
         """Put into each instance that runs what it lacks, and take out what it should not have.
@@ -108,22 +97,6 @@ class KeyRing:
             self._done[found.instance] = done
         if trouble is not None:
             raise trouble
-
-    def _run(self) -> None:
-        failures = 0
-        while not self._ending.is_set():
-            self._woken.wait()
-            self._woken.clear()
-            if self._ending.is_set():
-                return
-            try:
-                self.bring()
-                failures = 0
-            except RuntimeUnavailableError as error:
-                log.warning("ssh keys could not be brought in", reason=str(error))
-                self._ending.wait(backoff_seconds(failures, 0.0, random.uniform))
-                failures += 1
-                self._woken.set()
 
 
 def _named(keys: Sequence[str]) -> str:

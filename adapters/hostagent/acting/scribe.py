@@ -7,8 +7,6 @@ answer or a runtime that is away costs another try and nothing else.
 
 from __future__ import annotations
 
-import random
-import threading
 from typing import Final
 
 import httpx
@@ -17,7 +15,7 @@ import structlog
 
 from adapters.hostagent.acting.calls import SignedCalls, is_final
 from adapters.hostagent.acting.diary import Diary
-from adapters.hostagent.client import backoff_seconds
+from adapters.hostagent.acting.errand import Errand
 from adapters.hostagent.runtime.port import Runtime, RuntimeUnavailableError
 
 TEXT_CHARACTERS: Final = 100_000
@@ -43,7 +41,7 @@ class _Wishes(msgspec.Struct):
     items: list[LogWish]
 
 
-class Scribe:
+class Scribe(Errand):
     """Uploads, on a thread of its own: a long log holds up nothing else."""
 
     def __init__(self, calls: SignedCalls, runtime: Runtime, diary: Diary) -> None:
@@ -51,24 +49,18 @@ class Scribe:
         self._calls = calls
         self._runtime = runtime
         self._diary = diary
-        self._asked = threading.Event()
-        self._ending = threading.Event()
         self._decoder = msgspec.json.Decoder(_Wishes)
-        self._thread = threading.Thread(target=self._run, name="scribe", daemon=True)
-
-    def start(self) -> None:
-        """Begin to wait for requests."""
-        self._thread.start()
+        super().__init__(
+            "scribe",
+            self.serve,
+            "logs could not be uploaded",
+            (httpx.HTTPError, msgspec.DecodeError, RuntimeUnavailableError),
+        )
 
     def notice(self, newest: int | None) -> None:
         """The server says which log request is the newest that waits; 0 and null: none does."""
         if newest:
-            self._asked.set()
-
-    def close(self) -> None:
-        """Upload nothing more; a request under way is left to itself."""
-        self._ending.set()
-        self._asked.set()
+            self.call()
 
     def serve(self) -> None:
         """Upload everything that is waited for now.
@@ -101,23 +93,6 @@ class Scribe:
         # Where lines are chosen by their text, more is read than will be shown.
         tail = wish.tail if wish.filter is None else None
         return shown(self._runtime.logs(newest.id, tail), wish.tail, wish.filter)
-
-    def _run(self) -> None:
-        failures = 0
-        while not self._ending.is_set():
-            self._asked.wait()
-            self._asked.clear()
-            if self._ending.is_set():
-                return
-            try:
-                self.serve()
-                failures = 0
-            except (httpx.HTTPError, msgspec.DecodeError, RuntimeUnavailableError) as error:
-                log.warning("logs could not be uploaded", reason=str(error) or repr(error))
-                wait = backoff_seconds(failures, 0.0, random.uniform)
-                failures += 1
-                self._ending.wait(wait)
-                self._asked.set()
 
 
 def shown(output: bytes, tail: int, text: str | None) -> str:

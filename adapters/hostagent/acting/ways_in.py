@@ -6,9 +6,7 @@ Not in a report: addresses must be erasable, and a signed report is kept byte fo
 from __future__ import annotations
 
 import ipaddress
-import random
 import socket
-import threading
 from collections.abc import Collection
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,7 +15,7 @@ import httpx
 import structlog
 
 from adapters.hostagent.acting.calls import SignedCalls, is_final
-from adapters.hostagent.client import backoff_seconds
+from adapters.hostagent.acting.errand import Errand
 from adapters.hostagent.runtime.port import Connection, Found, Runtime, RuntimeUnavailableError
 
 REFRESH_SECONDS: Final = 60.0
@@ -27,7 +25,7 @@ _SSH_PORT: Final = 22
 log = structlog.get_logger("gpuledger.agent")
 
 
-class WaysIn:
+class WaysIn(Errand):
     """Publishes, on a thread of its own, how the instances that run are reached."""
 
     def __init__(self, calls: SignedCalls, runtime: Runtime, public_ip: str | None) -> None:
@@ -38,25 +36,20 @@ class WaysIn:
         self._running: tuple[Found, ...] = ()
         self._told: dict[int, dict[str, Any]] = {}
         """Instance → what the server knows of it."""
-        self._woken = threading.Event()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ways-in", daemon=True)
-
-    def start(self) -> None:
-        """Begin to publish."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Publish nothing more; a request under way is left to itself."""
-        self._ending.set()
-        self._woken.set()
+        super().__init__(
+            "ways-in",
+            self.publish,
+            "a way in could not be told",
+            (httpx.HTTPError, RuntimeUnavailableError),
+            REFRESH_SECONDS,
+        )
 
     def running(self, found: Collection[Found]) -> None:
         """These instances run now; called at every look, and cheap while nothing changed."""
         before = {(one.instance, one.assignment, one.pid) for one in self._running}
         self._running = tuple(found)
         if {(one.instance, one.assignment, one.pid) for one in found} != before:
-            self._woken.set()
+            self.call()
 
     def publish(self) -> None:
         """Tell what is not known yet of the instances that run.
@@ -82,23 +75,6 @@ class WaysIn:
                 # It was stopped or given away meanwhile; what comes next is told anew.
                 log.info("a way in is not wanted any more", instance=instance)
             self._told[instance] = body
-
-    def _run(self) -> None:
-        failures = 0
-        while not self._ending.is_set():
-            self._woken.wait(REFRESH_SECONDS)
-            self._woken.clear()
-            if self._ending.is_set():
-                return
-            try:
-                self.publish()
-                failures = 0
-            except (httpx.HTTPError, RuntimeUnavailableError) as error:
-                log.warning("a way in could not be told", reason=str(error) or repr(error))
-                wait = backoff_seconds(failures, 0.0, random.uniform)
-                failures += 1
-                self._ending.wait(wait)
-                self._woken.set()
 
 
 def way_in(assignment: int, connection: Connection, public_ip: str | None) -> dict[str, Any]:
