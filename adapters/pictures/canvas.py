@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -19,8 +19,6 @@ from matplotlib.ticker import FuncFormatter
 
 from ledger.domain.money import NANOS_PER_DOLLAR
 from ledger.services.questions.timelines import Cost, Stretch
-
-Form = Literal["svg", "png", "pdf"]
 
 KINDS: Final = {"on_demand": "#0072b2", "interruptible": "#e69f00", "reserved": "#009e73"}
 """Okabe and Ito's colours: told apart by those who do not see all of them, too."""

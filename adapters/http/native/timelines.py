@@ -22,7 +22,8 @@ Start = Annotated[str | None, QueryParameter(name="from", description="Begin her
 Form = Annotated[
     str,
     QueryParameter(
-        pattern="^(json|svg|png|pdf)$", description="`svg`, `png` or `pdf`: a picture of it."
+        pattern=f"^(json|{'|'.join(MEDIA_TYPES)})$",
+        description="`svg`, `png` or `pdf`: a picture of it.",
     ),
 ]
 _HOST_OR_AUDITOR: Final = (*HOST, "auditor")

@@ -170,9 +170,6 @@ def machine_timeline(
     end = now if until is None else until
     window = _window(end - _DAY if start is None else start, end)
     values = {"id": machine_id, "start": window.start, "until": window.until, "now": now}
-    most = {"most": _STRETCHES_MAX + 1}
-    held = connection.execute(_HELD_ON_MACHINE, {**values, **most}).fetchall()
-    _require_few(len(held))
     return MachineTimeline(
         machine_id=machine_id,
         gpus=row[0],
@@ -181,7 +178,7 @@ def machine_timeline(
         until=window.until,
         held=[
             Held(slot=one[0], instance_id=one[1], kind=one[2], start=one[3], until=one[4])
-            for one in held
+            for one in _rows(connection, _HELD_ON_MACHINE, values)
         ],
         attested=_stretches(connection, _HEARD, values),
     )
@@ -245,8 +242,10 @@ _HEARD: Final = _CUT.format(
 _HELD_ON_MACHINE: Final = """
 SELECT a.slot, a.instance_id, i.kind, greatest(lower(a.during), %(start)s),
        least(coalesce(upper(a.during), %(now)s), %(until)s)
-FROM gpu_assignments a JOIN instances i USING (instance_id)
-WHERE a.machine_id = %(id)s AND lower(a.during) < %(until)s
+FROM gpus g JOIN gpu_assignments a ON a.gpu && int8range(g.gpu_no, g.gpu_no, '[]')
+  AND a.during && int8range(%(start)s, %(until)s)
+JOIN instances i USING (instance_id)
+WHERE g.machine_id = %(id)s
   AND coalesce(upper(a.during), %(now)s) > greatest(lower(a.during), %(start)s)
 ORDER BY a.slot, 4 LIMIT %(most)s
 """
@@ -254,15 +253,16 @@ _SUMS: Final = ", ".join(f"sum({meter}_charge)::bigint" for meter in METERS)
 
 
 def _stretches(connection: Connection, query: str, values: dict[str, Any]) -> list[Stretch]:
-    rows = connection.execute(query, {**values, "most": _STRETCHES_MAX + 1}).fetchall()
-    _require_few(len(rows))
+    rows = _rows(connection, query, values)
     return [Stretch(start=row[0], until=row[1]) for row in rows]
 
 
-def _require_few(count: int) -> None:
-    if count > _STRETCHES_MAX:
+def _rows(connection: Connection, query: str, values: dict[str, Any]) -> list[Any]:
+    rows = connection.execute(query, {**values, "most": _STRETCHES_MAX + 1}).fetchall()
+    if len(rows) > _STRETCHES_MAX:
         message = f"more than {_STRETCHES_MAX} stretches cannot be told apart: ask for less time"
         raise RejectedError("invalid_args", message)
+    return rows
 
 
 def _costs(connection: Connection, which: str, values: dict[str, Any], seconds: int) -> list[Cost]:
